@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ def running_server() -> Server | ServerError:
         server.start()
     except ServerError as error:
         return error
+    atexit.register(server.stop)
     return server
 
 

@@ -65,7 +65,11 @@ class DeadlineConnection(psycopg.Connection[tuple[Any, ...]]):
     def wait(
         self, gen: PQGen[RV], interval: float = WAIT_INTERVAL_S, timeout: float | None = None
     ) -> RV:
-        return super().wait(_limit(gen, self.deadline_s), interval, timeout)
+        try:
+            return super().wait(_limit(gen, self.deadline_s), interval, timeout)
+        except NoAnswerError:
+            self.close()  # its state is unknown, and nothing else should wait for it
+            raise
 
 
 def _limit(gen: PQGen[RV], limit_s: float) -> PQGen[RV]:
@@ -94,9 +98,14 @@ def connect(address: Address) -> DeadlineConnection:
     for loader in (EscapedTextLoader, EscapedBinaryLoader):
         connection.adapters.register_loader("text", loader)
     timeout_ms = int(address.statement_timeout_s * 1000)
-    connection.execute(
+    settings = (
         f"SET search_path TO {address.schema}; SET statement_timeout TO {timeout_ms}; "
         f"SET lock_timeout TO {int(timeout_ms * LOCK_SHARE)}; SET jit TO off; "
         "SET idle_in_transaction_session_timeout TO '10min'; SET timezone TO 'UTC'"
     )
+    try:
+        connection.execute(settings.encode())
+    except BaseException:
+        connection.close()
+        raise
     return connection

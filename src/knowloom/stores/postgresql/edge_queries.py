@@ -34,7 +34,7 @@ _ORIGINS = {None: "", True: "AND edge.origin <> ''", False: "AND edge.origin = '
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeSelection:
+class EdgeQuery:
     """Selects the `limit` heaviest edges of an item, in each direction, that lead to `spaces`."""
 
     spaces: tuple[tuple[int, int], ...]  # numbers and versions
@@ -43,11 +43,11 @@ class EdgeSelection:
     automatic: bool | None
 
 
-class EdgeCache:
+class HeaviestEdges:
     """Edges read before, until one of the spaces that they may lead to changes."""
 
     def __init__(self) -> None:
-        self._edges: TwoGenerationCache[tuple[EdgeSelection, Key], tuple[float, list[Edge]]]
+        self._edges: TwoGenerationCache[tuple[EdgeQuery, Key], tuple[float, list[Edge]]]
         self._edges = TwoGenerationCache(
             "postgresql edges", MAX_CACHED_EDGES, lambda cached: 1 + len(cached[1])
         )
@@ -56,7 +56,7 @@ class EdgeCache:
         self,
         fetch: Fetch,
         keys: Sequence[Key],
-        selection: EdgeSelection,
+        selection: EdgeQuery,
         min_weight: float,
         names: Mapping[int, str],
     ) -> list[Edge]:
@@ -79,7 +79,7 @@ class EdgeCache:
 def _read_heaviest(
     fetch: Fetch,
     keys: Sequence[Key],
-    selection: EdgeSelection,
+    selection: EdgeQuery,
     min_weight: float,
     names: Mapping[int, str],
 ) -> dict[Key, list[Edge]]:

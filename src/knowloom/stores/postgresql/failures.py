@@ -25,6 +25,17 @@ _ADVICE: Mapping[str, tuple[str, str]] = {
     "57014": ("timeout", "raise statement_timeout in the URL"),
     "57": ("unreachable", "the server is starting or shutting down: retry"),
 }
+# libpq has no SQLSTATE for a refused connection, only the message of the server.
+_REFUSALS = {
+    "authentication failed": "28",
+    "no password supplied": "28",
+    "pg_hba.conf": "28",
+    'role "': "28",
+    'database "': "3D000",
+    "too many": "53300",
+    "starting up": "57",
+    "shutting down": "57",
+}
 _DAMAGED = frozenset(("42P01", "42703", "XX001", "XX002"))  # our statements do not change
 
 
@@ -48,8 +59,8 @@ def translate_errors(address: Address) -> Iterator[None]:
 
 def describe(address: Address, error: psycopg.Error) -> KnowloomError:
     """Return the error that a caller sees."""
-    state = error.sqlstate or "08"
     reason = _reason(address, error)
+    state = error.sqlstate or next((_REFUSALS[text] for text in _REFUSALS if text in reason), "08")
     if state in _DAMAGED:
         return Corrupt(
             f"{address.name}: tables are missing or damaged ({reason}): "

@@ -11,7 +11,7 @@ from knowloom import codec
 from knowloom.model import Filter, Item, Key
 from knowloom.ports import SpaceInfo
 from knowloom.stores.postgresql.item_rows import decode_item
-from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, SPACE_COLUMNS, Mask, SpaceArrays
 
 SMALL_RESULT = 5_000  # items that a filter allows: their numbers are sent to the server
@@ -20,7 +20,7 @@ MIN_SCANNED = 256
 MAX_CACHED_LENGTH = 8_000  # characters of an item's JSON
 
 
-def read_spaces(session: Session, names: Sequence[str] | None) -> list[SpaceInfo]:
+def read_spaces(session: ReadSession, names: Sequence[str] | None) -> list[SpaceInfo]:
     if names is None:
         names = [name for (name,) in session.fetch("SELECT name FROM space")]
     return [_space_info(name, row) for name, row in sorted(session.space_rows(names).items())]
@@ -32,7 +32,7 @@ def _space_info(name: str, row: Sequence[Any]) -> SpaceInfo:
     return SpaceInfo(name, values["items"], values["edges"], digest, values["links"], links_digest)
 
 
-def read_items(session: Session, keys: Sequence[Key]) -> dict[Key, Item]:
+def read_items(session: ReadSession, keys: Sequence[Key]) -> dict[Key, Item]:
     """Return the items that are stored; in one statement, unless they are cached."""
     views = session.views([space for space, _ in keys])
     items: dict[Key, Item] = {}
@@ -64,7 +64,7 @@ def _version(view: SpaceArrays, no: int) -> tuple[int, int]:
     return no, int(view.records["version"][no])
 
 
-def get_items(session: Session, keys: Sequence[Key]) -> list[Item]:
+def get_items(session: ReadSession, keys: Sequence[Key]) -> list[Item]:
     items = read_items(session, keys)
     seen: set[Key] = set()
     result: list[Item] = []
@@ -75,7 +75,7 @@ def get_items(session: Session, keys: Sequence[Key]) -> list[Item]:
     return result
 
 
-def visible_keys(session: Session, keys: Sequence[Key], only: Filter) -> list[Key]:
+def visible_keys(session: ReadSession, keys: Sequence[Key], only: Filter) -> list[Key]:
     visible: set[Key] = set()
     for name, view in session.views(only.spaces).items():
         of_space = [key for key in keys if key[0] == name]
@@ -89,7 +89,7 @@ def visible_keys(session: Session, keys: Sequence[Key], only: Filter) -> list[Ke
     return [key for key in keys if key in visible]
 
 
-def count_items(session: Session, only: Filter) -> int:
+def count_items(session: ReadSession, only: Filter) -> int:
     total = 0
     for view in session.views(only.spaces).values():
         mask = view.mask(session.fetch, only)
@@ -97,7 +97,7 @@ def count_items(session: Session, only: Filter) -> int:
     return total
 
 
-def find_items(session: Session, only: Filter, limit: int, after: Key | None) -> list[Item]:
+def find_items(session: ReadSession, only: Filter, limit: int, after: Key | None) -> list[Item]:
     keys: list[Key] = []
     for name, view in sorted(session.views(only.spaces).items()):
         if len(keys) < limit and (after is None or name >= after[0]):
@@ -109,7 +109,7 @@ def find_items(session: Session, only: Filter, limit: int, after: Key | None) ->
 
 
 def _find_ids(
-    session: Session, view: SpaceArrays, mask: Mask | None, limit: int, after: str | None
+    session: ReadSession, view: SpaceArrays, mask: Mask | None, limit: int, after: str | None
 ) -> list[str]:
     """Return the next ids in order of the items in the mask."""
     allowed = view.items if mask is None else int(np.count_nonzero(mask))
@@ -131,7 +131,7 @@ def _find_ids(
     return ids[:limit]
 
 
-def missing_vectors(session: Session, spaces: Sequence[str], limit: int) -> list[Key]:
+def missing_vectors(session: ReadSession, spaces: Sequence[str], limit: int) -> list[Key]:
     keys: list[Key] = []
     for name, view in sorted(session.views(spaces).items()):
         if len(keys) < limit:

@@ -9,7 +9,7 @@ from typing import Any
 from knowloom import codec
 from knowloom.errors import Corrupt
 from knowloom.model import Change, Edge, EdgeKey, Item, Key
-from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.sessions import ReadSession
 
 EDGE_ACTIONS = ("link", "unlink")
 _COLUMNS = """change.number, near.name, change.at, change.id, change.action, change.before,
@@ -18,13 +18,13 @@ _COLUMNS = """change.number, near.name, change.at, change.id, change.action, cha
     LEFT JOIN space AS far ON far.no = change.target_space"""
 
 
-def read_space_changes(session: Session, space: str, after: int, limit: int) -> list[Change]:
+def read_space_changes(session: ReadSession, space: str, after: int, limit: int) -> list[Change]:
     query = f"""SELECT {_COLUMNS} WHERE near.name = %s AND change.number > %s
         ORDER BY change.number LIMIT %s"""
     return [_decode(row) for row in session.fetch(query, (space, after, limit))]
 
 
-def read_item_changes(session: Session, keys: Sequence[Key]) -> list[Change]:
+def read_item_changes(session: ReadSession, keys: Sequence[Key]) -> list[Change]:
     query = f"""WITH selected AS MATERIALIZED (
             SELECT space.no, query.id FROM unnest(%s::text[], %s::text[]) AS query(space, id)
             JOIN space ON space.name = query.space),

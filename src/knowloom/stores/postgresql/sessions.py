@@ -13,7 +13,7 @@ import psycopg
 from knowloom.errors import Unavailable
 from knowloom.stores.postgresql.address import Address
 from knowloom.stores.postgresql.driver import DeadlineConnection, connect
-from knowloom.stores.postgresql.edge_queries import EdgeCache
+from knowloom.stores.postgresql.edge_queries import HeaviestEdges
 from knowloom.stores.postgresql.failures import NoAnswerError, is_lost, translate_errors
 from knowloom.stores.postgresql.space_arrays import SPACE_COLUMNS, SpaceArrays
 from knowloom.stores.postgresql.table_definitions import LOCK_CLASS, prepare_schema
@@ -33,7 +33,7 @@ BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 LOCK = "SELECT pg_advisory_xact_lock{}({}, to_regnamespace(current_schema())::oid::integer)"
 
 
-class Session:
+class ReadSession:
     """A connection for reading, and the spaces as it last saw them. Not shared by threads."""
 
     def __init__(self, open_connection: Callable[[], DeadlineConnection]) -> None:
@@ -52,7 +52,7 @@ class Session:
         """
         self.connection = self._open_connection()
         self._arrays: dict[str, SpaceArrays] = {}
-        self.edges = EdgeCache()
+        self.edges = HeaviestEdges()
 
     def fetch(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Return the rows of a statement; the first one of a block opens its transaction."""
@@ -69,10 +69,10 @@ class Session:
 
     def _begin(self, query: str, values: Sequence[object]) -> list[Row]:
         cursor = self.connection.cursor(binary=True)
+        self._in_transaction = True
         with self.connection.pipeline():
             self.connection.execute(BEGIN_READING)
             cursor.execute(query.encode(), values)
-        self._in_transaction = True
         return cursor.fetchall()
 
     def cached(self, key: object, read: Callable[[], T]) -> T:
@@ -134,14 +134,18 @@ class Pool:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.thread = local()  # `thread.session`: the one that this thread is reading by
-        self._idle: list[Session] = []
+        self._idle: list[ReadSession] = []
         self._writers: list[DeadlineConnection] = []
         self._lock = Lock()
         self._slots = BoundedSemaphore(address.pool_size)
         self._closed = False
         with translate_errors(address):
-            session = Session(self._connect)
-            prepare_schema(session.connection, address)
+            session = ReadSession(self._connect)
+            try:
+                prepare_schema(session.connection, address)
+            except BaseException:
+                session.connection.close()
+                raise
         self._idle.append(session)
 
     def _connect(self) -> DeadlineConnection:
@@ -159,7 +163,7 @@ class Pool:
         if self._closed:
             raise Unavailable(f"{self.address.name} was closed", "closed")
 
-    def acquire(self) -> Session:
+    def acquire(self) -> ReadSession:
         self.check_open()
         if not self._slots.acquire(timeout=self.address.statement_timeout_s):
             limit = self.address.pool_size
@@ -172,12 +176,12 @@ class Pool:
             with self._lock:
                 if self._idle:
                     return self._idle.pop()  # the last used has the warmest caches
-            return Session(self._connect)
+            return ReadSession(self._connect)
         except BaseException:
             self._slots.release()
             raise
 
-    def release(self, session: Session) -> None:
+    def release(self, session: ReadSession) -> None:
         """Take a session back; one that is broken, or in an unknown state, is dropped."""
         try:
             session.end()
@@ -253,7 +257,7 @@ class Pool:
             connection.close()
 
 
-class ReadTransaction:
+class SnapshotBlock:
     """A context manager: one snapshot for all reads of a block; nested blocks join it."""
 
     __slots__ = ("_nested", "_pool")
@@ -261,10 +265,10 @@ class ReadTransaction:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> ReadSession:
         pool = self._pool
         pool.check_open()
-        session: Session | None = getattr(pool.thread, "session", None)
+        session: ReadSession | None = getattr(pool.thread, "session", None)
         self._nested = session is not None
         if session is None:
             with translate_errors(pool.address):

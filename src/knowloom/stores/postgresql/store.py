@@ -26,10 +26,10 @@ from knowloom.stores.postgresql import (
 )
 from knowloom.stores.postgresql.address import parse_address
 from knowloom.stores.postgresql.links import link_tables, name_tables, nearest_tables
-from knowloom.stores.postgresql.sessions import Pool, ReadTransaction, Session
+from knowloom.stores.postgresql.sessions import Pool, ReadSession, SnapshotBlock
 from knowloom.stores.postgresql.space_arrays import SpaceArrays
 from knowloom.stores.postgresql.writing import reindexing, vector_writer
-from knowloom.stores.postgresql.writing.batch_writer import BatchWriter
+from knowloom.stores.postgresql.writing.batch_writer import BatchApplier
 from knowloom.vectors.signs import check_unit_length
 
 
@@ -46,14 +46,14 @@ class PostgresqlStore:
     def close(self) -> None:
         self._pool.close()
 
-    def reading(self) -> ReadTransaction:
+    def reading(self) -> SnapshotBlock:
         """Use one snapshot for all reads of the block; nested blocks join it."""
-        return ReadTransaction(self._pool)
+        return SnapshotBlock(self._pool)
 
     def apply(self, batch: Batch) -> None:
         with self._pool.writing() as connection:
             size = reindexing.read_passage_size(connection)
-            BatchWriter(connection, codec.time_to_text(batch.at), size).apply(batch)
+            BatchApplier(connection, codec.time_to_text(batch.at), size).apply(batch)
 
     # items
 
@@ -190,7 +190,7 @@ class PostgresqlStore:
             views = session.views(spaces)
             names = {view.no: name for name, view in views.items()}
             versions = tuple((view.no, view.version) for view in views.values())
-            selection = edge_queries.EdgeSelection(versions, tuple(types), limit, automatic)
+            selection = edge_queries.EdgeQuery(versions, tuple(types), limit, automatic)
             keys = [key for key in keys if key[0] in views]
             return session.edges.heaviest(session.fetch, keys, selection, min_weight, names)
 
@@ -270,6 +270,6 @@ class PostgresqlStore:
             return nearest_tables.update_nearest(session, view, ids, min_cosine)
 
     @contextmanager
-    def _space_reader(self, space: str) -> Iterator[tuple[Session, SpaceArrays | None]]:
+    def _space_reader(self, space: str) -> Iterator[tuple[ReadSession, SpaceArrays | None]]:
         with self.reading() as session:
             yield session, session.views([space]).get(space)

@@ -12,7 +12,7 @@ from knowloom.errors import Conflict
 from knowloom.model import Filter, Key
 from knowloom.ports import IndexResult
 from knowloom.stores.postgresql.item_rows import Numbers
-from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, SpaceArrays
 from knowloom.stores.postgresql.term_segments import PostingCache
 from knowloom.text import words
@@ -24,7 +24,7 @@ Scores = npt.NDArray[np.float64]
 
 
 def search_text(
-    session: Session, text: str, only: Filter, limit: int, also: Sequence[Key]
+    session: ReadSession, text: str, only: Filter, limit: int, also: Sequence[Key]
 ) -> IndexResult:
     views = session.views(only.spaces)
     check_index(session)
@@ -50,7 +50,7 @@ def search_text(
 
 
 def score_text_passages(
-    session: Session, text: str, only: Filter, keys: Sequence[Key]
+    session: ReadSession, text: str, only: Filter, keys: Sequence[Key]
 ) -> dict[Key, tuple[float, ...]]:
     views = session.views(only.spaces)
     check_index(session)
@@ -75,7 +75,7 @@ def score_text_passages(
 
 
 def score_passages(
-    session: Session, views: Sequence[SpaceArrays], text: str
+    session: ReadSession, views: Sequence[SpaceArrays], text: str
 ) -> tuple[list[Scores], float]:
     """Return the raw score of each slot of each space, and the maximum to divide them by."""
     weights = weigh_terms(text)
@@ -86,7 +86,7 @@ def score_passages(
         return result, 1.0
     PostingCache.load(session.fetch, [(view, list(weights)) for view in views])
     norms = [_length_norms(view.lengths, documents / length) for view in views]
-    items = [ItemScores(view, sum(view.items for view in views) / length) for view in views]
+    items = [LongItemScores(view, sum(view.items for view in views) / length) for view in views]
     maximum = 0.0
     for term, weight in weights.items():
         postings = [view.live_postings(term) for view in views]
@@ -102,7 +102,7 @@ def score_passages(
     return result, maximum
 
 
-class ItemScores:
+class LongItemScores:
     """The scores of the items of a space that have several passages, by number."""
 
     def __init__(self, view: SpaceArrays, inverse_mean_length: float) -> None:
@@ -160,7 +160,7 @@ def _best_by_item(view: SpaceArrays, scores: Scores) -> Scores:
     return best
 
 
-def _numbers_of(session: Session, view: SpaceArrays, keys: Sequence[Key]) -> Mapping[Key, int]:
+def _numbers_of(session: ReadSession, view: SpaceArrays, keys: Sequence[Key]) -> Mapping[Key, int]:
     """Return the numbers of the keys that are stored."""
     numbers = view.numbers(session.fetch, [id for _, id in keys])
     return {key: no for key, no in zip(keys, numbers, strict=True) if no != NO_ITEM}
@@ -171,7 +171,7 @@ def best_first(match: tuple[Key, float]) -> tuple[float, str, str]:
     return (-score, id, space)
 
 
-def check_segmenter(session: Session) -> None:
+def check_segmenter(session: ReadSession) -> None:
     """Raise Conflict if another segmenter cut the stored items."""
     version = session.meta("segmenter").rpartition(":")[0]
     if version != SEGMENTER:
@@ -181,7 +181,7 @@ def check_segmenter(session: Session) -> None:
         )
 
 
-def check_index(session: Session) -> None:
+def check_index(session: ReadSession) -> None:
     """Raise Conflict if another analyser or segmenter made the text index."""
     check_segmenter(session)
     stored = session.meta("analyser")

@@ -12,7 +12,7 @@ from knowloom.errors import Corrupt
 from knowloom.model import Filter, Key
 from knowloom.ports import IndexResult, Vector
 from knowloom.stores.postgresql.item_rows import Numbers, ranges
-from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, Mask, SpaceArrays
 from knowloom.stores.postgresql.text_scores import best_first, check_segmenter
 from knowloom.vectors.signs import count_differing, pack_signs
@@ -28,7 +28,7 @@ FLOAT32_ERROR = 1e-4  # more than the error of a cosine in single precision
 Matrix = npt.NDArray[np.float32]
 
 
-def search_vector(session: Session, vector: Vector, only: Filter, limit: int) -> IndexResult:
+def search_vector(session: ReadSession, vector: Vector, only: Filter, limit: int) -> IndexResult:
     views = session.views(only.spaces)
     check_segmenter(session)
     matches: list[tuple[Key, float]] = []
@@ -66,7 +66,7 @@ def _nearest_slots(view: SpaceArrays, vector: Vector, allowed: Mask, limit: int)
 
 
 def _score_best(
-    session: Session, view: SpaceArrays, vector: Vector, slots: Numbers, limit: int
+    session: ReadSession, view: SpaceArrays, vector: Vector, slots: Numbers, limit: int
 ) -> dict[int, float]:
     """Return the cosine of each item, by number, that may be among the best of these passages."""
     if not len(slots):
@@ -86,7 +86,7 @@ def _score_best(
 
 
 def _read_passages(
-    session: Session, view: SpaceArrays, slots: Numbers
+    session: ReadSession, view: SpaceArrays, slots: Numbers
 ) -> tuple[Matrix, npt.NDArray[np.int32]]:
     """Return the vectors at these slots, ordered by item, and the item of each."""
     owners = view.owners[slots]
@@ -122,7 +122,7 @@ def cosine_scores(stored: Matrix, vector: Vector) -> list[float]:
 
 
 def score_passages_by_key(
-    session: Session, vector: Vector, keys: Sequence[Key]
+    session: ReadSession, vector: Vector, keys: Sequence[Key]
 ) -> Iterable[tuple[Key, list[float]]]:
     """Yield the similarity of each passage of the keys that have vectors."""
     views = session.views([space for space, _ in keys])
@@ -143,7 +143,9 @@ def score_passages_by_key(
                 yield key, scores[first:end]
 
 
-def read_vectors(session: Session, view: SpaceArrays, numbers: Numbers) -> tuple[Matrix, Numbers]:
+def read_vectors(
+    session: ReadSession, view: SpaceArrays, numbers: Numbers
+) -> tuple[Matrix, Numbers]:
     """Return the vectors of items that have some, and the position of each item's first."""
     versions = view.vector_versions[numbers].tolist()
     keys = list(zip(numbers.tolist(), versions, strict=True))

@@ -15,7 +15,7 @@ from knowloom.stores.postgresql.edge_queries import read_page
 from knowloom.stores.postgresql.item_queries import read_items
 from knowloom.stores.postgresql.item_rows import filter_terms, shorten
 from knowloom.stores.postgresql.log_queries import read_space_changes
-from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import DEAD, SpaceArrays
 from knowloom.text import words
 
@@ -24,7 +24,7 @@ TERMS_PAGE = 5000
 _COUNTED = ("items", "documents", "length", "edges", "links")
 
 
-def find_problems(session: Session, elsewhere: Set[Key]) -> list[str]:
+def find_problems(session: ReadSession, elsewhere: Set[Key]) -> list[str]:
     """Return a description of every defect; edges may end at items `elsewhere`."""
     names = [name for (name,) in session.fetch("SELECT name FROM space ORDER BY name")]
     size = int(session.meta("segmenter").rpartition(":")[2])
@@ -39,7 +39,7 @@ def find_problems(session: Session, elsewhere: Set[Key]) -> list[str]:
 class SpaceCheck:
     """The check of one space: what its tables say, counted again from its items and edges."""
 
-    def __init__(self, session: Session, name: str, view: SpaceArrays, size: int) -> None:
+    def __init__(self, session: ReadSession, name: str, view: SpaceArrays, size: int) -> None:
         self._session, self._name, self._view, self._size = session, name, view, size
         self._totals = dict.fromkeys(_COUNTED, 0)
         self._digest = self._links_digest = 0

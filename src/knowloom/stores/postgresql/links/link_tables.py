@@ -19,7 +19,7 @@ from knowloom.stores.postgresql.item_rows import (
 )
 from knowloom.stores.postgresql.links.name_tables import put_labels, update_dirty_names
 from knowloom.stores.postgresql.links.nearest_tables import put_lists
-from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import SpaceArrays
 from knowloom.stores.postgresql.term_segments import PostingCache
 from knowloom.stores.postgresql.writing.batch_rows import store_edges
@@ -30,12 +30,14 @@ Connection = psycopg.Connection[Any]
 _LINK_TABLES = ("dirty", "dirty_name", "frequent_label", "name_index", "name_labels", "nearest")
 
 
-def dirty_ids(session: Session, view: SpaceArrays) -> list[str]:
+def dirty_ids(session: ReadSession, view: SpaceArrays) -> list[str]:
     query = "SELECT id FROM dirty WHERE space = %s ORDER BY id"
     return [id for (id,) in session.fetch(query, (view.no,))]
 
 
-def read_marks(session: Session, name: str, view: SpaceArrays, ids: Sequence[str]) -> DirtyItems:
+def read_marks(
+    session: ReadSession, name: str, view: SpaceArrays, ids: Sequence[str]
+) -> DirtyItems:
     query = """SELECT dirty.id, dirty.before, item.body, item.attributes FROM dirty
         LEFT JOIN item ON item.space = dirty.space AND item.id = dirty.id AND dirty.before = ''
         WHERE dirty.space = %s AND dirty.id = ANY(%s)"""
@@ -114,14 +116,14 @@ def forget_links(connection: Connection, rules: str) -> None:
     connection.execute("UPDATE meta SET value = %s WHERE key = 'link_rules'", (rules,))
 
 
-def common_labels(session: Session, view: SpaceArrays, labels: Sequence[str]) -> set[str]:
+def common_labels(session: ReadSession, view: SpaceArrays, labels: Sequence[str]) -> set[str]:
     by_key = {shorten(label): label for label in labels}
     query = "SELECT label FROM frequent_label WHERE space = %s AND label = ANY(%s)"
     return {by_key[label] for (label,) in session.fetch(query, (view.no, list(by_key)))}
 
 
 def tag_holders(
-    session: Session, view: SpaceArrays, tags: Sequence[str], limit: int
+    session: ReadSession, view: SpaceArrays, tags: Sequence[str], limit: int
 ) -> dict[str, list[str]]:
     terms = {tag: filter_term("tag", tag) for tag in dict.fromkeys(tags)}
     PostingCache.load(session.fetch, [(view, list(terms.values()))])

@@ -10,7 +10,7 @@ import psycopg
 
 from knowloom import codec
 from knowloom.stores.postgresql.item_rows import shorten
-from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import SpaceArrays
 from knowloom.stores.postgresql.writing.batch_rows import columns
 
@@ -52,7 +52,7 @@ def put_labels(
 
 
 def labels_of(
-    session: Session, view: SpaceArrays, ids: Sequence[str]
+    session: ReadSession, view: SpaceArrays, ids: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     query = "SELECT id, labels FROM name_labels WHERE space = %s AND id = ANY(%s)"
     rows = session.fetch(query, (view.no, list(ids))) if ids else []
@@ -61,7 +61,7 @@ def labels_of(
 
 
 def label_holders(
-    session: Session, view: SpaceArrays, labels: Sequence[str], limit: int
+    session: ReadSession, view: SpaceArrays, labels: Sequence[str], limit: int
 ) -> dict[str, list[str]]:
     """Return the first `limit` ids of each label, in order; unused labels are left out."""
     labels = list(dict.fromkeys(labels))
@@ -79,7 +79,7 @@ def label_holders(
     return result
 
 
-def stale_ids(session: Session, view: SpaceArrays) -> list[str]:
+def stale_ids(session: ReadSession, view: SpaceArrays) -> list[str]:
     """Return the ids whose automatic edges by name are out of date, in order."""
     query = "SELECT id FROM dirty_name WHERE space = %s ORDER BY id"
     return [id for (id,) in session.fetch(query, (view.no,))]

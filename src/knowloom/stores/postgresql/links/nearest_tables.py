@@ -12,7 +12,7 @@ import psycopg
 from knowloom.construction import SCORE_DIGITS
 from knowloom.ports import NearestItems
 from knowloom.stores.postgresql.item_rows import Numbers
-from knowloom.stores.postgresql.sessions import Session
+from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import DEAD, NO_ITEM, SpaceArrays
 from knowloom.stores.postgresql.vector_rows import FLOAT32_ERROR, Matrix, read_vectors
 from knowloom.stores.postgresql.writing.space_counters import SpaceCounters
@@ -34,7 +34,7 @@ COMPARE_BATCH = 1024  # pairs of items compared at once
 PASSAGE_BATCH = 512  # passages of an item compared with those of another at once
 
 
-def read_lists(session: Session, view: SpaceArrays) -> Lists:
+def read_lists(session: ReadSession, view: SpaceArrays) -> Lists:
     """Return the lists by number, empty ones for items that have none; all items have a hash.
 
     Only lists that changed since the last call are read.
@@ -56,7 +56,7 @@ def read_lists(session: Session, view: SpaceArrays) -> Lists:
 
 
 def update_nearest(
-    session: Session, view: SpaceArrays, ids: Sequence[str], min_cosine: float
+    session: ReadSession, view: SpaceArrays, ids: Sequence[str], min_cosine: float
 ) -> NearestItems:
     """Return the lists after a change of these items, and who is near whom."""
     numbers = [no for no in view.numbers(session.fetch, ids) if no != NO_ITEM]
@@ -89,7 +89,7 @@ def put_lists(
         )
 
 
-def _comparer(session: Session, view: SpaceArrays) -> Compare:
+def _comparer(session: ReadSession, view: SpaceArrays) -> Compare:
     """Return a function from the number of an item to the distances of all items."""
     embedded = np.flatnonzero(view.embedded)
     dimensions = int(session.meta("dimensions"))
@@ -123,7 +123,7 @@ def _comparer(session: Session, view: SpaceArrays) -> Compare:
 
 
 def _pair_cosines(
-    session: Session, view: SpaceArrays, pairs: npt.NDArray[np.intp], min_cosine: float
+    session: ReadSession, view: SpaceArrays, pairs: npt.NDArray[np.intp], min_cosine: float
 ) -> npt.NDArray[np.float64]:
     """Return the cosine of the nearest passages of each pair of items, 0 for small ones."""
     cosines = np.zeros(pairs.shape[1])
@@ -143,7 +143,7 @@ def _pair_cosines(
     return np.clip(cosines, 0.0, 1.0).round(SCORE_DIGITS)
 
 
-def _read_item(session: Session, view: SpaceArrays, no: np.intp) -> Matrix:
+def _read_item(session: ReadSession, view: SpaceArrays, no: np.intp) -> Matrix:
     numbers: Numbers = np.array([no])
     return read_vectors(session, view, numbers)[0]
 

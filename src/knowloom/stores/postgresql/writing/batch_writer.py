@@ -43,7 +43,7 @@ class ItemChange:
     keeps_vectors: bool = False
 
 
-class BatchWriter:
+class BatchApplier:
     """Applies one batch inside the caller's transaction."""
 
     def __init__(self, connection: Connection, at: str, passage_size: int) -> None:

@@ -1,0 +1,117 @@
+"""Opening: what is refused, and that nothing changes in schemas of other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from knowloom.errors import Invalid, KnowloomError, Unavailable
+from knowloom.registry import open_stores
+from knowloom.stores.postgresql import table_definitions
+from knowloom.stores.postgresql.address import parse_address
+from knowloom.stores.postgresql.store import PostgresqlStore
+from knowloom.testing.knowledge import ACME, batch, item
+from postgresql_server import execute, url_of
+from servers.postgresql import Server
+
+
+@pytest.fixture
+def schema(server: Server) -> Iterator[str]:
+    """The name of a schema that does not exist."""
+    drop = "DROP SCHEMA IF EXISTS other CASCADE"
+    execute(server, drop)
+    yield "other"
+    execute(server, drop)
+
+
+def tables(server: Server) -> list[tuple[str, ...]]:
+    query = """SELECT nspname, relname FROM pg_class JOIN pg_namespace ON relnamespace =
+        pg_namespace.oid WHERE nspname !~ '^pg_|information_schema' ORDER BY 1, 2"""
+    with psycopg.connect(server.url) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_a_schema_is_created_once_and_found_again(server: Server, schema: str) -> None:
+    for _ in range(2):
+        stores = open_stores(f"postgresql://{url_of(server, schema)}", {})
+        stores.items.apply(batch([item("a")]))
+        assert stores.items.find(ACME, 10) == [item("a")]
+        stores.items.close()
+    assert {name for name, _ in tables(server)} >= {schema}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE TABLE other.customer(name text)",
+        "CREATE TABLE other.meta(key text, value text)",
+        "CREATE TABLE other.meta(id integer)",
+        "CREATE TABLE other.meta(key text, value text); "
+        "INSERT INTO other.meta VALUES ('program', 'shop'), ('version', '1')",
+    ],
+    ids=["table", "empty meta", "other columns", "other program"],
+)
+def test_a_schema_of_another_program_is_refused_and_left_alone(
+    server: Server, schema: str, script: str
+) -> None:
+    execute(server, f"CREATE SCHEMA other; {script}")
+    before = tables(server)
+    with pytest.raises(KnowloomError) as caught:
+        PostgresqlStore.open(url_of(server, schema))
+    assert caught.value.code == "foreign_schema" and "?schema=" in str(caught.value)
+    assert tables(server) == before
+
+
+def test_a_newer_schema_an_older_server_and_another_encoding_are_refused(
+    server: Server, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PostgresqlStore.open(url_of(server, schema)).close()
+    execute(server, "UPDATE other.meta SET value = '99' WHERE key = 'version'")
+    with pytest.raises(Unavailable, match="newer knowloom") as caught:
+        PostgresqlStore.open(url_of(server, schema))
+    assert caught.value.code == "newer_version"
+    monkeypatch.setattr(table_definitions, "MIN_SERVER", 99)
+    with pytest.raises(Unavailable, match="99 or newer is required") as caught:
+        PostgresqlStore.open(url_of(server, schema))
+    assert caught.value.code == "server_too_old"
+
+
+def test_a_database_of_another_encoding_is_refused(server: Server) -> None:
+    execute(server, "DROP DATABASE IF EXISTS latin")
+    execute(server, "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(Unavailable, match="LATIN1") as caught:
+        PostgresqlStore.open(url_of(server).replace("/postgres?", "/latin?"))
+    assert caught.value.code == "wrong_encoding"
+
+
+def test_a_user_without_privileges_creates_nothing(server: Server, schema: str) -> None:
+    execute(server, "DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN")
+    before = tables(server)
+    with pytest.raises(Unavailable) as caught:
+        PostgresqlStore.open(url_of(server, schema).replace("postgres@", "guest@"))
+    assert caught.value.code == "access_denied" and tables(server) == before
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("u:s3cret@h", "u:s3cret@h/", "u:s3cret@h:99999/db", "u:s3cret@[::1/db", "u:s3/cret@h/db"),
+        *("u:12/s3cret@h/db", "u:s3cret@h/a/b", "u:s3cret@h/db\0", "u:s3cret@h/db?sslmod=require"),
+        *("u:s3cret@h/db?schema=A", "u:s3cret@h/db?schema=pg_x", "u:s3cret@h/db?schema="),
+        *("u:s3cret@h/db?pool_size=0", "u:s3cret@h/db?statement_timeout=x"),
+        "u:s3cret@h/db?sslmode=maybe",
+    ],
+)
+def test_a_bad_url_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_address(url)
+    assert "s3" not in str(caught.value) and "cret" not in str(caught.value)
+
+
+def test_names_in_a_url_may_be_encoded() -> None:
+    address = parse_address("a%40b:c%2Fd@[::1]:5433/my%20db?schema=s1&sslmode=require")
+    assert (address.user, address.password, address.host) == ("a@b", "c/d", "::1")
+    assert address.name == "postgresql://[::1]:5433/my db schema 's1'"
+    assert address.ssl == (("sslmode", "require"),) and "c/d" not in repr(address)
