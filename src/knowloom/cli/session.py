@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import click
 from click.core import ParameterSource
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 SPACE_ADVICE = ", with --space S, which may be repeated to search several"
 SHARED_DEFAULTS = {"db": None, "embedder": None, "as_json": False, "no_color": False}
 PART_SETTINGS = ("metadata", "words", "vectors", "graph")  # parts that may be in another store
+
+
+class AnalyticsSettings(TypedDict):
+    """The file of the analytics of memory, and whether queries are stored in it."""
+
+    analytics: str
+    analytics_text: bool
 
 
 class WarningCollector(logging.Handler):
@@ -151,17 +158,23 @@ class Session:
         """
         return str(sibling_path(self.url(), suffix)) if setting == "beside" else setting
 
-    def analytics(self, *, create: bool = True) -> Analytics | None:
-        """Open the analytics of memory if the settings enable them; None without a file to read."""
+    def analytics_settings(self) -> AnalyticsSettings:
+        """Return the file of the analytics of memory, "" for none, and whether it has queries."""
         settings = self.settings()
-        path = self.sibling_path(settings.analytics, ".analytics")
         if settings.analytics_text not in ("yes", "no"):
             raise unknown_name("analytics_text", settings.analytics_text, ("yes", "no"))
+        path = self.sibling_path(settings.analytics, ".analytics")
+        return {"analytics": path, "analytics_text": settings.analytics_text == "yes"}
+
+    def analytics(self, *, create: bool = True) -> Analytics | None:
+        """Open the analytics of memory if the settings enable them; None without a file to read."""
+        settings = self.analytics_settings()
+        path = settings["analytics"]
         if not path or not (create or Path(path).exists()):
             return None
         from knowloom.capabilities.memory.analytics import Analytics
 
-        return Analytics(path, settings.analytics_text == "yes")
+        return Analytics(path, settings["analytics_text"])
 
     def _caching(self) -> Caching:
         from knowloom.caching import Caching

@@ -17,6 +17,7 @@ from knowloom.capabilities.provider.options import ProviderArguments
 from knowloom.client.requests import encode_names, encode_options, encode_spaces, encode_tier
 from knowloom.client.transport import Transport
 from knowloom.errors import Invalid
+from knowloom.templates.template import Template
 from knowloom.tiers import TierArgument
 from knowloom.wire import JsonObject
 from knowloom.wire.assembly import assembly_from_json
@@ -31,6 +32,7 @@ class ProvisionArguments(ProviderArguments, total=False):
     entity_id: str | None
     max_tokens: int | None
     caps: Mapping[str, int]
+    formats: Mapping[str, str | Template]
     model: str
     strict: bool
     metadata_info_type: str
@@ -108,9 +110,11 @@ class RemoteCapabilities:
     ) -> Provision:
         """Return the knowledge for a request by prompt section, as `Provider.provide` does.
 
-        Items have their ids and sections only.
+        Items have their ids and sections only. Formats are texts or templates: functions stay here.
         """
-        body = {"query": query} | encode_spaces(spaces) | _encode_values(options)
+        body: JsonObject = {"query": query} | encode_spaces(spaces) | _encode_values(options)
+        if "formats" in options:
+            body["formats"] = _encode_formats(options["formats"])
         return self._transport.read(
             "/api/provide", body, lambda row: provision_from_json(query, row)
         )
@@ -131,6 +135,19 @@ def _encode_values(options: Mapping[str, Any]) -> JsonObject:
         if name != "tier"
     }
     return encode_options(values) | encode_tier(options.get("tier"))
+
+
+def _encode_formats(formats: Mapping[str, str | Template]) -> JsonObject:
+    for section, value in formats.items():
+        if not isinstance(value, str | Template):
+            rule = "a text or a Template: a function cannot be sent to a server"
+            raise Invalid(f"formats: {section!r} must be {rule}, got {type(value).__name__}")
+    return {
+        section: {"source": value.source, "engine": value.engine}
+        if isinstance(value, Template)
+        else value
+        for section, value in formats.items()
+    }
 
 
 def _document_to_json(document: Document) -> JsonObject:

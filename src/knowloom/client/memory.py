@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Any, Unpack
+from urllib.parse import urlencode
 
+from knowloom.capabilities.memory.analytics import Summary
 from knowloom.capabilities.memory.model import (
     ContextPreview,
     ContextResult,
@@ -28,6 +30,7 @@ from knowloom.wire.memory import (
     memory_from_json,
     memory_preview_from_json,
     search_results_from_json,
+    summaries_from_json,
 )
 
 
@@ -105,6 +108,21 @@ class RemoteMemory:
     ) -> ContextPreview:
         body = self._body(options) | {"vector": encode_vector(vector)}
         return self._transport.read("/api/memory/preview", body, memory_preview_from_json)
+
+    def analytics(self) -> list[Summary]:
+        """Summarise the requests of the workspace that the server recorded."""
+        path = self._address("/api/memory/analytics")
+        return self._transport.read(path, None, summaries_from_json)
+
+    def recorded_queries(self, *, found_nothing: bool = False) -> list[str]:
+        """Return the queries that the server recorded, oldest first; for keys of admins."""
+        path = self._address("/api/memory/queries", found_nothing=str(found_nothing).lower())
+        return self._transport.read(path, None, lambda row: list(row["queries"]))
+
+    def _address(self, path: str, **parameters: str) -> str:
+        if self._workspace is not None:
+            parameters["workspace"] = self._workspace
+        return f"{path}?{urlencode(parameters)}"
 
     def _body(self, options: Mapping[str, Any]) -> JsonObject:
         values = {name: _encode(name, value) for name, value in options.items() if name != "where"}

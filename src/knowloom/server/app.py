@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,6 +17,7 @@ from fastapi.security import HTTPBearer
 from fastapi.staticfiles import StaticFiles
 
 from knowloom import __version__
+from knowloom.capabilities.memory.analytics import Analytics
 from knowloom.engine import Engine
 from knowloom.server import errors
 from knowloom.server.auth import Keyring
@@ -85,10 +86,15 @@ def create_app(
     `rate` is a limiter and `jobs` a folder shared with other processes.
     """
 
+    limits = limits or ServerLimits()
+    path = limits.analytics
+    analytics = Analytics(path, limits.analytics_text) if path else None
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = workers
-        yield
+        with nullcontext() if analytics is None else closing(analytics):
+            yield
 
     bearer = HTTPBearer(auto_error=False, description="A key created with `knowloom keys add`")
     app = FastAPI(
@@ -105,12 +111,11 @@ def create_app(
     )
     app.state.engine, app.state.metrics, app.state.cpu_lock = kb, Metrics(), Lock()
     app.state.keyring = keyring
-    app.state.jobs = JobBoard(jobs)
+    app.state.jobs, app.state.analytics = JobBoard(jobs), analytics
     for family in FAMILIES:
         app.include_router(family.router)
     _add_documentation(app)
     errors.install_handlers(app)
-    limits = limits or ServerLimits()
     rate = rate or RateLimiter(limits.requests_per_minute)
     app.add_middleware(
         GuardMiddleware, limits=limits, keyring=keyring, metrics=app.state.metrics, rate=rate

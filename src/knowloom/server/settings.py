@@ -20,12 +20,14 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Limits of the requests that the server accepts."""
+    """Limits of the requests that the server accepts, and what it records of them."""
 
     max_body: int = 20_000_000  # bytes
     requests_per_minute: int = 6000  # per key; 0 for no limit
     hosts: tuple[str, ...] = LOOPBACK  # accepted host names; "*" for any
     body_timeout_s: float = 60  # for the headers, and then for the body, to arrive
+    analytics: str = ""  # a file with statistics of memory requests; "" for none
+    analytics_text: bool = False  # True: store the queries too
 
 
 def load_keyring(host: str, keys: Path) -> Keyring | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 
 from knowloom import codec
+from knowloom.capabilities.memory.analytics import Summary
 from knowloom.capabilities.memory.model import (
     ContextPreview,
     ContextResult,
@@ -89,6 +90,14 @@ def _search_result_from_json(row: JsonObject) -> SearchResult:
     )
     links = tuple(edge_from_json(edge) for edge in row["links"])
     return SearchResult(memory_from_json(row["memory"]), row["score"], row["rank"], related, links)
+
+
+def summaries_to_json(summaries: Sequence[Summary]) -> JsonObject:
+    return {"summaries": [asdict(summary) for summary in summaries]}
+
+
+def summaries_from_json(row: JsonObject) -> list[Summary]:
+    return [Summary(**summary) for summary in row["summaries"]]
 
 
 def memory_context_to_json(context: ContextResult) -> JsonObject:

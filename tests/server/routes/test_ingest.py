@@ -247,6 +247,9 @@ def test_forbidden_is_the_error_of_a_client_without_the_right(
     open_kb: OpenKb, keyring: Keyring
 ) -> None:
     secret = create_secret(keyring, reads=("team",))
-    with serving(open_kb(), keyring) as address, Client(address, key=secret) as client:
-        with pytest.raises(Forbidden):
-            client.ingest(TEXT, space="team")
+    with (
+        serving(open_kb(), keyring) as address,
+        Client(address, key=secret) as client,
+        pytest.raises(Forbidden),
+    ):
+        client.ingest(TEXT, space="team")

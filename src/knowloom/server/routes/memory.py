@@ -1,4 +1,4 @@
-"""Routes of memory: remember, search, search_many, context, preview, delete.
+"""Routes of memory: remember, search, search_many, context, preview, delete, analytics.
 
 A workspace is a space.
 """
@@ -11,16 +11,19 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from knowloom import tiers
+from knowloom.capabilities.memory.analytics import Analytics
 from knowloom.capabilities.memory.memory import Memory
-from knowloom.errors import Invalid
+from knowloom.errors import Conflict, Invalid
 from knowloom.server.access_log import collect_warnings
 from knowloom.server.dependencies import (
     get_engine,
-    get_metrics,
+    get_key,
     get_tier,
     read_spaces,
+    record_context,
     write_space,
 )
+from knowloom.server.schemas.fields import Name
 from knowloom.server.schemas.memory import (
     ForgetRequest,
     MemoryContextRequest,
@@ -34,9 +37,12 @@ from knowloom.wire.memory import (
     memory_context_to_json,
     memory_preview_to_json,
     memory_to_json,
+    summaries_to_json,
 )
 
 router = APIRouter(prefix="/api/memory", tags=["memory"])
+
+MAX_RECORDED = 10_000  # queries in a response, the newest ones
 
 
 @router.post("/remember", status_code=201)
@@ -85,7 +91,7 @@ def context(request: Request, body: MemoryContextRequest) -> JSONResponse:
             if body.query is not None
             else memory.build_context_by_vector(body.vector or [], **options)
         )
-    get_metrics(request).tokens.inc(result.token_count)
+    record_context(request, result.token_count, result.degraded)
     return JSONResponse(memory_context_to_json(result) | {"notes": notes})
 
 
@@ -110,6 +116,39 @@ def delete(request: Request, body: ForgetRequest) -> JSONResponse:
     return JSONResponse({"deleted": deleted})
 
 
+@router.get("/analytics")
+def analytics(request: Request, workspace: Name | None = None) -> JSONResponse:
+    """Summarise the recorded requests of the workspaces that the key may read."""
+    key, rows = get_key(request), _get_analytics(request).summaries()
+    tiers.check_full(get_tier(request), "memory")
+    if workspace is not None:
+        key.check_read([workspace])
+    visible = key.visible([row.workspace for row in rows] if workspace is None else [workspace])
+    return JSONResponse(summaries_to_json([row for row in rows if row.workspace in visible]))
+
+
+@router.get("/queries")
+def queries(
+    request: Request, workspace: Name | None = None, found_nothing: bool = False
+) -> JSONResponse:
+    """Return the recorded queries of a workspace, oldest first; for admins."""
+    get_key(request).check_role("admin")
+    (space,) = read_spaces(request, None if workspace is None else [workspace])
+    recorded = _get_analytics(request)
+    if not recorded.keep_text:
+        raise Conflict('queries are not recorded: set analytics_text to "yes"', "no_analytics")
+    texts = recorded.queries(space, found_nothing=found_nothing)
+    return JSONResponse({"queries": texts[-MAX_RECORDED:]})
+
+
+def _get_analytics(request: Request) -> Analytics:
+    recorded: Analytics | None = request.app.state.analytics
+    if recorded is None:
+        message = "analytics are off: start the server with the setting analytics"
+        raise Conflict(message, "no_analytics")
+    return recorded
+
+
 def _open_query(request: Request, body: MemorySearchRequest) -> tuple[Memory, dict[str, Any]]:
     """Return the memory and the options of a request with a query or a vector."""
     memory = _open_memory(request, body)
@@ -126,4 +165,5 @@ def _open_memory(request: Request, body: MemorySearchOptionsBody) -> Memory:
     (workspace,) = read_spaces(request, None if body.workspace is None else [body.workspace])
     tier = get_tier(request)
     tiers.check_full(tier, "memory")
-    return Memory(get_engine(request), workspace, tier=tier)
+    recorded = request.app.state.analytics
+    return Memory(get_engine(request), workspace, tier=tier, analytics=recorded)

@@ -27,6 +27,14 @@ from knowloom.server.schemas.fields import (
     Where,
     examples,
 )
+from knowloom.templates.template import MAX_SOURCE
+
+
+class SectionTemplate(RequestModel):
+    """A template for a whole section, with the variables `section` and `entries`."""
+
+    source: Annotated[str, Field(max_length=MAX_SOURCE)]
+    engine: Literal["jinja2", "handlebars", "format"] = "jinja2"
 
 
 class ProvideRequest(RequestModel):
@@ -57,6 +65,14 @@ class ProvideRequest(RequestModel):
     caps: dict[Label, Tokens] = Field(
         default_factory=dict, max_length=200, description="Maximum tokens by section"
     )
+    formats: Annotated[
+        dict[Label, Annotated[str, Field(max_length=MAX_SOURCE)] | SectionTemplate],
+        Field(
+            max_length=50,
+            description="By section, * for all others: a text such as `{title}: {text}` for each "
+            "entry, or a template (tier enterprise)",
+        ),
+    ] = Field({})
     model: Model = "gpt-4"
     strict: Strict = False
     metadata_info_type: Annotated[Name, Field(description="Section of the profiles")] = (

@@ -119,7 +119,9 @@ def serve(
 
     address = (host, port, _keys_path(session, keys))
     settings.load_keyring(host, address[2])  # raises before a store is created
-    server_limits = settings.ServerLimits(hosts=settings.accepted_hosts(host, allowed), **limits)
+    server_limits = settings.ServerLimits(
+        hosts=settings.accepted_hosts(host, allowed), **session.analytics_settings(), **limits
+    )
     # The collector keeps every warning, and a server runs for long.
     logging.getLogger("knowloom").removeHandler(session.warnings)
     # Opening the store here reports errors before any process starts.
