@@ -232,8 +232,9 @@ class Maintenance:
 
 def require_upkeep(stores: Stores, action: str) -> Upkeep:
     """Return the administration of the item store; raise Invalid if it has none."""
-    upkeep: Upkeep | None = getattr(stores.items, "upkeep", None)
-    if upkeep is None:
+    create = getattr(stores.items, "upkeep", None)
+    if create is None:
         name = type(stores.items).__name__
         raise Invalid(f"cannot {action} the store: {name} does not support it", "unsupported")
+    upkeep: Upkeep = create()
     return upkeep

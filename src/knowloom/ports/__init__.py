@@ -33,7 +33,13 @@ from knowloom.ports.storage import (
     TextIndex,
     VectorIndex,
 )
-from knowloom.ports.upkeep import AuditEntry, AuditFilter, BackupHeader, Upkeep
+from knowloom.ports.upkeep import (
+    AuditEntry,
+    AuditFilter,
+    BackupHeader,
+    ErasableStore,
+    Upkeep,
+)
 
 __all__ = [
     "LLM",
@@ -45,6 +51,7 @@ __all__ = [
     "CompositeIndexes",
     "DirtyItems",
     "Embedder",
+    "ErasableStore",
     "GraphStore",
     "Index",
     "IndexResult",

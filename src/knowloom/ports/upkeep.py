@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from knowloom.model import EdgeKey, Key
+from knowloom.model import Change, EdgeKey, Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,11 @@ class BackupHeader:
     files: Mapping[str, bytes]  # copies of other files by role, such as "keys"
 
 
-class Upkeep(Protocol):
-    """The administration of a store of items."""
+class ErasableStore(Protocol):
+    """The administration that each part of a composite store has."""
 
     def audit(self, only: AuditFilter, limit: int) -> list[AuditEntry]:
         """Return the entries that pass the filter, the newest first."""
-
-    def record(self, at: datetime, actor: str, action: str, subject: str) -> None:
-        """Add an entry about an action on the whole store."""
 
     def purge(self, keys: Sequence[Key], at: datetime, actor: str) -> None:
         """Delete the items, erase their states and edges from the change log, and log "purge".
@@ -85,14 +82,21 @@ class Upkeep(Protocol):
         Return the reason if something may be left in the files, else "".
         """
 
+    def erase_history(self, space: str, until: datetime) -> int:
+        """Erase the states in changes of the space up to a time; return their number."""
+
+
+class Upkeep(ErasableStore, Protocol):
+    """The administration of a store of items."""
+
+    def record(self, at: datetime, actor: str, action: str, subject: str) -> None:
+        """Add an entry about an action on the whole store."""
+
     def retention(self) -> dict[str, int]:
         """Return the days that the history of each limited space is kept."""
 
     def set_retention(self, space: str, days: int | None) -> None:
         """Limit the history of a space to so many days; None: it is kept forever."""
-
-    def erase_history(self, space: str, until: datetime) -> int:
-        """Erase the states in changes of the space up to a time; return their number."""
 
     def location(self) -> Path:
         """Return the file that `copy_to` copies; raise Invalid if the store has none."""
@@ -111,3 +115,25 @@ class Upkeep(Protocol):
 
         The value is "" for a backup that has it, and a reason for one that cannot be read.
         """
+
+
+def select_entries(log: Sequence[Change], only: AuditFilter, limit: int) -> list[AuditEntry]:
+    """Return the entries of a log that pass the filter, the newest first."""
+    entries: list[AuditEntry] = []
+    for change in reversed(log):
+        key = (change.space, change.id)
+        entry = AuditEntry(change.number, change.at, change.actor, change.action, *key, change.link)
+        if len(entries) < limit and only.allows(entry):
+            entries.append(entry)
+    return entries
+
+
+def is_about(change: Change, keys: frozenset[Key]) -> bool:
+    """Return True for a change of one of the items, or of an edge at one."""
+    ends = {(change.space, change.id), *(change.link[:2] if change.link else ())}
+    return not keys.isdisjoint(ends)
+
+
+def erase(change: Change) -> Change:
+    """Return the change without what was before it."""
+    return change if change.before is None else replace(change, before=None, erased=True)

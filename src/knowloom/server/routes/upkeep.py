@@ -9,7 +9,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from knowloom.maintenance import Maintenance
-from knowloom.server.dependencies import get_engine, get_key
+from knowloom.ports import AuditEntry
+from knowloom.server.auth import ALL_SPACES, ApiKey
+from knowloom.server.dependencies import get_engine, get_key, write_space
 from knowloom.server.schemas.client_api import BackupRequest, PurgeRequest, RetentionRequest
 from knowloom.wire.upkeep import audit_to_json, backup_to_json, backups_to_json, purged_to_json
 
@@ -42,7 +44,8 @@ def list_backups(request: Request) -> JSONResponse:
 @router.post("/purge")
 def purge(request: Request, body: PurgeRequest) -> JSONResponse:
     """Erase items with all traces of their texts. Requires the role admin."""
-    result = _maintenance(request).purge(body.ids, space=body.space)
+    maintenance = _maintenance(request)
+    result = maintenance.purge(body.ids, space=write_space(request, body.space))
     return JSONResponse(purged_to_json(result))
 
 
@@ -55,7 +58,8 @@ def show_retention(request: Request) -> JSONResponse:
 @router.post("/retention")
 def set_retention(request: Request, body: RetentionRequest) -> JSONResponse:
     """Limit the history of a space and erase what is older. Requires the role admin."""
-    erased = _maintenance(request).set_retention(body.space, body.days)
+    maintenance = _maintenance(request)
+    erased = maintenance.set_retention(write_space(request, body.space), body.days)
     return JSONResponse({"erased": erased})
 
 
@@ -71,9 +75,17 @@ def audit(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
 ) -> JSONResponse:
-    """Return who did what to which item and when, newest first. Requires the role admin."""
-    entries = _maintenance(request).audit(
-        space or (),
+    """Return who did what to which item and when, newest first. Requires the role admin.
+
+    A key that may not read all spaces gets the entries of those that it may read.
+    """
+    key, spaces = get_key(request), space or ()
+    key.check_read(spaces)
+    maintenance = _maintenance(request)
+    if not spaces and ALL_SPACES not in {*key.reads, *key.writes}:
+        spaces = sorted({*key.reads, *key.writes})
+    entries = maintenance.audit(
+        spaces,
         id=id,
         actor=actor,
         actions=action or (),
@@ -82,4 +94,10 @@ def audit(
         limit=limit,
         before=before,
     )
-    return JSONResponse(audit_to_json(entries))
+    return JSONResponse(audit_to_json([entry for entry in entries if _can_see(key, entry)]))
+
+
+def _can_see(key: ApiKey, entry: AuditEntry) -> bool:
+    """Return True unless an end of the entry's edge is in a space that the key may not read."""
+    spaces = [space for space, _ in entry.link[:2]] if entry.link else []
+    return key.visible(spaces) == spaces

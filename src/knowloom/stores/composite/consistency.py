@@ -9,11 +9,11 @@ from typing import Protocol
 
 from knowloom import codec
 from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
-from knowloom.ports import GraphStore, ItemStore
+from knowloom.ports import GraphStore, Index, ItemStore
 
 PAGE_SIZE = 1000
 # The order of a batch's steps, to merge the changes of one batch from two logs.
-_STEPS = {"unlink": 0, "delete": 1, "add": 2, "update": 2, "link": 3}
+_STEPS = {"unlink": 0, "delete": 1, "add": 2, "update": 2, "link": 3, "purge": 4}
 
 
 class Scannable(Protocol):
@@ -101,3 +101,12 @@ def merge_logs(first: Sequence[Change], second: Sequence[Change]) -> list[Change
             batch.sort(key=lambda pair: _STEPS[pair[0].action])
         merged += [change for change, _ in batch]
     return [replace(change, number=number) for number, change in enumerate(merged, 1)]
+
+
+def find_size_problems(words: Index, vectors: Index) -> list[str]:
+    """Report words and vectors that are of different passages."""
+    size, other = words.passage_size(), vectors.passage_size()
+    if size == other:
+        return []
+    sizes = f"the words are of passages of {size} characters, the vectors of {other}"
+    return [f"{sizes}: run reindex with passage_size={size} or {other}"]

@@ -35,11 +35,13 @@ from knowloom.stores.composite.consistency import (
     describe_duplicates,
     describe_edges,
     describe_items,
+    find_size_problems,
     merge_logs,
     scan_changes,
     scan_items,
 )
 from knowloom.stores.composite.layers import ItemLayers, LayerMoves
+from knowloom.stores.composite.upkeep import CompositeUpkeep
 
 UNLIMITED = 1_000_000_000  # edges
 
@@ -70,6 +72,10 @@ class CompositeStore:
         """Return each distinct store once."""
         roles: list[Store] = [*self._items.stores, self._words, self._vectors, self._graph]
         return list({id(store): store for store in roles}.values())
+
+    def upkeep(self) -> CompositeUpkeep:
+        roles = (self._metadata, self._words, self._vectors, self._graph)
+        return CompositeUpkeep(self._primary, *roles)
 
     def close(self) -> None:
         with ExitStack() as stack:  # closes each store, even if closing another fails
@@ -141,8 +147,7 @@ class CompositeStore:
             deleted = (*batch.deleted, *moves.to_metadata)
         if not has_edges:
             return Batch(batch.at, items, deleted=deleted, actor=batch.actor)
-        surviving = moves.edges_at(moves.to_metadata) if has_items else ()
-        edges = (*surviving, *batch.edges)
+        edges = (*(moves.edges_at(moves.to_metadata) if has_items else ()), *batch.edges)
         return Batch(batch.at, items, edges, deleted, batch.deleted_edges, actor=batch.actor)
 
     def _find_moves(self, batch: Batch) -> LayerMoves:
@@ -246,15 +251,8 @@ class CompositeStore:
     def _check_sizes(self) -> None:
         """Raise Conflict if words and vectors, where both work, are of different passages."""
         with suppress(Unavailable):
-            for problem in self._find_size_problems():
+            for problem in find_size_problems(self._words, self._vectors):
                 raise Conflict(problem, "reindex_required")
-
-    def _find_size_problems(self) -> list[str]:
-        words, vectors = self._words.passage_size(), self._vectors.passage_size()
-        if words == vectors:
-            return []
-        sizes = f"the words are of passages of {words} characters, the vectors of {vectors}"
-        return [f"{sizes}: run reindex with passage_size={words} or {vectors}"]
 
     def rebuild_words(self, items: Iterable[Item]) -> None:
         self._words.rebuild_words(item for item in items if not self._is_metadata(item))
@@ -355,7 +353,7 @@ class CompositeStore:
                 for role, store in self._indexes()
             ]
             checks.append(("graph", lambda: describe_edges(self._differing_edges())))
-            checks.append(("vectors", self._find_size_problems))
+            checks.append(("vectors", partial(find_size_problems, self._words, self._vectors)))
             for layer, check in checks:
                 try:
                     problems += check()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,20 @@ class Folder:
             ) from error
 
     # writing
+
+    def erase_log(self, numbers: Container[int]) -> None:
+        """Erase what was before these changes; spaces fill the lines up.
+
+        The offsets of the other lines, which processes remember, stay the same.
+        """
+        lines: list[bytes] = []
+        for line in (self.path / LOG).read_bytes().split(b"\n")[:-1]:
+            row = json.loads(line)
+            if row["number"] in numbers:
+                row |= {"before": None, "erased": True}
+                line = codec.to_json(row).encode().ljust(len(line))
+            lines.append(line + b"\n")
+        write_atomic(self.path / LOG, b"".join(lines))
 
     def commit(self, files: Mapping[str, Mapping[str, Any] | None], log: str) -> None:
         """Write the files (None: delete) and append to the log, all or nothing."""

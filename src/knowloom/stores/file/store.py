@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,9 @@ from knowloom.errors import Corrupt, Invalid
 from knowloom.files import RefreshLock, translate_errors
 from knowloom.model import AUTOMATIC, Change, Edge, EdgeKey, Filter, Item, Key
 from knowloom.ports import Batch, SpaceInfo
+from knowloom.ports.upkeep import erase
 from knowloom.stores.file.folder import Folder
+from knowloom.stores.file.upkeep import FileUpkeep, encode_purge
 from knowloom.stores.file.write_plan import (
     EDGE_ACTIONS,
     ITEM_ACTIONS,
@@ -148,6 +151,36 @@ class FileStore:
             if plan.log:
                 self._folder.commit(self._encode_files(plan), "".join(plan.log))
                 self._refresh()
+
+    def upkeep(self) -> FileUpkeep:
+        return FileUpkeep(self)
+
+    def log_purges(self, keys: Sequence[Key], at: datetime, actor: str) -> None:
+        """Log that these items were purged."""
+        path = str(self._folder.path)
+        with self._guard.exclusive(), translate_errors(path), self._folder.writing():
+            self._refresh()
+            first = len(self._log) + 1
+            lines = [encode_purge(number, key, at, actor) for number, key in enumerate(keys, first)]
+            self._folder.commit({}, "".join(lines))
+            self._refresh()
+
+    def erase_states(self, is_chosen: Callable[[Change], bool]) -> int:
+        """Erase what was before the chosen changes; return their number."""
+        path = str(self._folder.path)
+        with self._guard.exclusive(), translate_errors(path), self._folder.writing():
+            self._refresh()
+            chosen = [change for change in self._log if change.before and is_chosen(change)]
+            if chosen:
+                self._folder.erase_log({change.number for change in chosen})
+                for change in chosen:
+                    self._log[change.number - 1] = erase(change)
+            return len(chosen)
+
+    def read_log(self) -> list[Change]:
+        """Return the whole change log."""
+        with self.reading():
+            return list(self._log)
 
     def _encode_files(self, plan: WritePlan) -> dict[str, dict[str, Any] | None]:
         files: dict[str, dict[str, Any] | None] = {}

@@ -30,7 +30,6 @@ class MemoryStore(MemoryIndexes):
     def open(cls, _: str = "") -> MemoryStore:
         return cls()
 
-    @property
     def upkeep(self) -> MemoryUpkeep:
         return MemoryUpkeep(self)
 

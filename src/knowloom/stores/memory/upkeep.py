@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
@@ -11,13 +10,14 @@ from typing import NoReturn
 from knowloom.errors import Invalid
 from knowloom.model import Change, Key
 from knowloom.ports import AuditEntry, AuditFilter, BackupHeader, Batch
+from knowloom.ports.upkeep import erase, is_about, select_entries
 from knowloom.stores.memory.item_store import MemoryItems
 
 WHOLE_STORE = ""  # in place of a space
 
 
 class MemoryUpkeep:
-    """Use it as `store.upkeep`."""
+    """Use it as `store.upkeep()`."""
 
     def __init__(self, store: MemoryItems) -> None:
         self._store = store
@@ -87,25 +87,3 @@ class MemoryUpkeep:
 
     def find_backups_with(self, keys: Sequence[Key], paths: Sequence[str]) -> dict[str, str]:
         return {}
-
-
-def select_entries(log: Sequence[Change], only: AuditFilter, limit: int) -> list[AuditEntry]:
-    """Return the entries of a log that pass the filter, the newest first."""
-    entries: list[AuditEntry] = []
-    for change in reversed(log):
-        key = (change.space, change.id)
-        entry = AuditEntry(change.number, change.at, change.actor, change.action, *key, change.link)
-        if len(entries) < limit and only.allows(entry):
-            entries.append(entry)
-    return entries
-
-
-def is_about(change: Change, keys: frozenset[Key]) -> bool:
-    """Return True for a change of one of the items, or of an edge at one."""
-    ends = {(change.space, change.id), *(change.link[:2] if change.link else ())}
-    return not keys.isdisjoint(ends)
-
-
-def erase(change: Change) -> Change:
-    """Return the change without what was before it."""
-    return change if change.before is None else replace(change, before=None, erased=True)

@@ -19,6 +19,8 @@ _DERIVED = ("dirty", "dirty_name", "name_index", "name_labels")  # by space and 
 _ERASE_STATES = f"""UPDATE change_log SET before = '{ERASED}'
     WHERE before <> '{ERASED}' AND ((space = ?1 AND id = ?2) OR (target_space = ?1 AND target = ?2))
 """
+_HAS_CHANGES = """SELECT 1 FROM change_log
+    WHERE space = ? AND id = ? AND action IN ('add', 'update', 'delete') LIMIT 1"""
 
 
 def purge(connection: apsw.Connection, keys: Sequence[Key], at: datetime, actor: str) -> None:
@@ -33,7 +35,8 @@ def purge(connection: apsw.Connection, keys: Sequence[Key], at: datetime, actor:
     for space, id in keys:
         if space in numbers:
             connection.execute(_ERASE_STATES, (numbers[space], id))
-            log_action(connection, numbers[space], at, id, "purge", actor)
+            if list(connection.execute(_HAS_CHANGES, (numbers[space], id))):
+                log_action(connection, numbers[space], at, id, "purge", actor)
 
 
 def _read_slots(

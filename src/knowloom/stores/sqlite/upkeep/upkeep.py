@@ -25,7 +25,7 @@ Writing = Callable[[], AbstractContextManager[apsw.Connection]]
 
 
 class SqliteUpkeep:
-    """Use it as `store.upkeep`."""
+    """Use it as `store.upkeep()`."""
 
     def __init__(self, path: str, reading: Callable[[], ReadTransaction], writing: Writing) -> None:
         self._path, self._reading, self._writing = path, reading, writing

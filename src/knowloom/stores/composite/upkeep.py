@@ -1,0 +1,127 @@
+"""The administration of several stores: all are purged; they have no common backup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from knowloom.errors import Invalid
+from knowloom.model import Key
+from knowloom.ports import (
+    AuditEntry,
+    AuditFilter,
+    BackupHeader,
+    Batch,
+    ErasableStore,
+    Store,
+    Upkeep,
+)
+
+UNLIMITED = 1_000_000_000  # entries
+
+
+class CompositeUpkeep:
+    """Use it as `store.upkeep()`."""
+
+    def __init__(
+        self, primary: Store, metadata: Store | None, words: Store, vectors: Store, graph: Store
+    ) -> None:
+        self._primary_store = primary
+        roles = {"metadata": metadata, "words": words, "vectors": vectors, "graph": graph}
+        self._others: dict[str, Store] = {}  # the first role of each store but the primary one
+        for role, store in roles.items():
+            if store is not None and all(
+                store is not other for other in (primary, *self._others.values())
+            ):
+                self._others[role] = store
+
+    @property
+    def _primary(self) -> Upkeep:
+        primary: Upkeep = _require_upkeep(self._primary_store, "items")
+        return primary
+
+    def _logged(self) -> list[ErasableStore]:
+        """Return the parts that log changes of items of their own."""
+        profiles = self._others.get("metadata")
+        parts = [] if profiles is None else [_require_upkeep(profiles, "metadata")]
+        return [self._primary, *parts]
+
+    def audit(self, only: AuditFilter, limit: int) -> list[AuditEntry]:
+        """Merge the logs by time; numbers are positions in the result."""
+        logs = [part.audit(AuditFilter(), UNLIMITED) for part in self._logged()]
+        merged = sorted((entry for log in logs for entry in log), key=_order)
+        numbered = [replace(entry, number=number) for number, entry in enumerate(merged, 1)]
+        return [entry for entry in reversed(numbered) if only.allows(entry)][:limit]
+
+    def record(self, at: datetime, actor: str, action: str, subject: str) -> None:
+        self._primary.record(at, actor, action, subject)
+
+    def purge(self, keys: Sequence[Key], at: datetime, actor: str) -> None:
+        self._primary.purge(keys, at, actor)
+        for store in self._others.values():
+            part = _find_upkeep(store)
+            if part is None:  # it has no log: its files have the current state only
+                store.apply(Batch(at, deleted=tuple(keys), actor=actor))
+            else:
+                part.purge(keys, at, actor)
+
+    def compact(self, keys: Sequence[Key]) -> str:
+        parts = [self._primary, *filter(None, map(_find_upkeep, self._others.values()))]
+        return "; ".join(filter(None, [part.compact(keys) for part in parts]))
+
+    def retention(self) -> dict[str, int]:
+        return self._primary.retention()
+
+    def set_retention(self, space: str, days: int | None) -> None:
+        self._primary.set_retention(space, days)
+
+    def erase_history(self, space: str, until: datetime) -> int:
+        parts = [*filter(None, map(_find_upkeep, self._others.values()))]
+        return self._primary.erase_history(space, until) + sum(
+            part.erase_history(space, until) for part in parts
+        )
+
+    def location(self) -> Path:
+        self._refuse()
+
+    def copy_to(self, path: Path, header: BackupHeader) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        roles = " and ".join(self._others)
+        raise Invalid(
+            f"cannot back up several stores at one moment: {roles} must be in the same file as the "
+            "items; export them, or copy all files while nothing writes",
+            "unsupported",
+        )
+
+    def backups(self) -> dict[str, datetime]:
+        return self._primary.backups()
+
+    def update_backups(self, added: Mapping[str, datetime], removed: Sequence[str]) -> None:
+        self._refuse()
+
+    def find_backups_with(self, keys: Sequence[Key], paths: Sequence[str]) -> dict[str, str]:
+        return self._primary.find_backups_with(keys, paths)
+
+
+def _find_upkeep(store: Store) -> ErasableStore | None:
+    try:
+        part: ErasableStore = store.upkeep()  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        return None
+    return part
+
+
+def _require_upkeep(store: Store, role: str) -> Any:
+    upkeep = _find_upkeep(store)
+    if upkeep is None:
+        raise Invalid(f"the store of the {role} cannot be administered", "unsupported")
+    return upkeep
+
+
+def _order(entry: AuditEntry) -> tuple[datetime, int]:
+    return (entry.at, entry.number)
