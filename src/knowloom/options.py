@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from knowloom.errors import unknown_name
 from knowloom.filters.condition_json import WhereArgument
-from knowloom.model import Filter, Query
+from knowloom.model import Edge, Filter, Item, Query
 from knowloom.recipes import Agent, Mode, Recipe
 from knowloom.retrieval_settings import (
     MAX_LIMIT,
@@ -22,6 +22,7 @@ from knowloom.retrieval_settings import (
 from knowloom.tiers import Tier, TierArgument, resolve_tier, restrict_recipes, restrict_search
 from knowloom.tokens import strict_model
 from knowloom.validation import (
+    choose_space,
     validate_bool,
     validate_fraction,
     validate_int,
@@ -30,6 +31,7 @@ from knowloom.validation import (
     validate_time,
 )
 
+Row = TypeVar("Row", Item, Edge)
 OVERRIDES = (
     "bm25_weight depth exclude_types kinds limit min_score mode tags types vector_weight".split()
 )
@@ -234,6 +236,22 @@ def validate_limit(limit: int | None) -> int | None:
 
 def validate_budget(value: object, minimum: int = 0) -> int | None:
     return None if value is None else validate_int("max_tokens", value, minimum, 100_000_000)
+
+
+def fill_space(
+    rows: Iterable[Row], items: Sequence[Item], list_spaces: Callable[[], Sequence[str]]
+) -> list[Row]:
+    """Return items or edges with the default space where they name none.
+
+    It is one of those that exist, or that the other rows and the `items` stored with them name.
+    """
+    rows = list(rows)
+    names = {getattr(row, "space", None) for row in rows}
+    if "" not in names:
+        return rows
+    names |= {*list_spaces(), *(item.space for item in items)}
+    space = choose_space(sorted(filter(None, names)))
+    return [replace(row, space=space) if row.space == "" else row for row in rows]
 
 
 def earliest(*times: datetime | None) -> datetime | None:

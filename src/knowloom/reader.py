@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
-from typing import TypeVar
 
 from knowloom import tokens
 from knowloom.context import explain, paths
@@ -22,7 +21,14 @@ from knowloom.errors import Invalid, NotFound, UnknownSpace, list_names
 from knowloom.filters.condition_json import validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.model import Context, Edge, Filter, Hits, Item, Key, Problem, Query
-from knowloom.options import ContextOptions, QueryOptions, SearchOptions, validate_budget
+from knowloom.options import (
+    ContextOptions,
+    QueryOptions,
+    Row,
+    SearchOptions,
+    fill_space,
+    validate_budget,
+)
 from knowloom.ports import SpaceInfo, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.as_of import stores_as_of
@@ -47,7 +53,6 @@ from knowloom.validation import (
 
 log = logging.getLogger(__name__)
 
-Row = TypeVar("Row", Item, Edge)
 DEFAULTS = QueryOptions()
 # Answers, not faults: logged as information.
 QUIET_CODES = ("low_confidence", "no_results", "default_space")
@@ -238,17 +243,8 @@ class Reader:
         return filled or self.resolve_spaces()
 
     def fill_space(self, rows: Iterable[Row], items: Sequence[Item] = ()) -> list[Row]:
-        """Return items or edges with the default space where they name none.
-
-        The spaces of the other rows, and of the `items` that are stored with edges, exist too.
-        """
-        rows = list(rows)
-        names = {getattr(row, "space", None) for row in rows}
-        if "" not in names:
-            return rows
-        named = {*self.filled_spaces(), *names, *(item.space for item in items)} - {"", None}
-        space = choose_space(sorted(filter(None, named)))
-        return [replace(row, space=space) if row.space == "" else row for row in rows]
+        """Return items or edges with the default space where they name none."""
+        return fill_space(rows, items, self.filled_spaces)
 
     def _split_spaces(self, spaces: Sequence[str] | None) -> tuple[list[str], list[Problem]]:
         """Return the spaces that exist, and a problem for each other one.

@@ -70,7 +70,7 @@ class TestHelp:
         assert sorted(names) == sorted(cli.commands)
 
     def test_the_first_commands_work_one_after_the_other(self) -> None:
-        lines = examples(cli.help or "", 2)
+        lines = examples(run("--help").stdout, 4)
         for line in lines:
             result = run(*shlex.split(line)[1:])
             assert result.exit_code == 0, result.output

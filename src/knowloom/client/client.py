@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from knowloom import validation
 from knowloom.client.capabilities import RemoteCapabilities
@@ -32,7 +32,7 @@ from knowloom.errors import UnknownSpace
 from knowloom.filters.condition_json import WhereArgument
 from knowloom.loading import readers
 from knowloom.model import Context, Edge, Hits, Item, Key
-from knowloom.options import ContextArguments, ReadArguments, SearchArguments
+from knowloom.options import ContextArguments, ReadArguments, SearchArguments, fill_space
 from knowloom.ports import Progress
 from knowloom.report import Report
 from knowloom.structuring.pipeline import IngestArguments, Ingested
@@ -47,7 +47,6 @@ from knowloom.wire.knowledge import (
     report_from_json,
 )
 
-Row = TypeVar("Row", Item, Edge)
 PAGE_SIZE = 1000  # items or edges per request while iterating
 
 
@@ -96,13 +95,12 @@ class Client(RemoteCapabilities):
         expected: Mapping[Key, str] | None = None,
     ) -> Report:
         """Store items and edges in one write, all or nothing. See `Engine.add`."""
-        new = [items] if isinstance(items, Item) else list(items)
-        links, space = list(edges), ""
-        if any(getattr(row, "space", None) == "" for row in (*new, *links)):
-            space = self._choose_space(None)
+        rows = [items] if isinstance(items, Item) else items
+        new = fill_space(rows, (), self._readable_spaces)
+        links = fill_space(edges, new, self._readable_spaces)
         body = {
-            "items": [item_to_json(validation.validate_item(_fill(row, space))) for row in new],
-            "edges": [edge_to_json(validation.validate_edge(_fill(row, space))) for row in links],
+            "items": [item_to_json(validation.validate_item(item)) for item in new],
+            "edges": [edge_to_json(validation.validate_edge(edge)) for edge in links],
             "vectors": None if vectors is None else [encode_vector(vector) for vector in vectors],
             "embed": embed,
             "expected": encode_versions(expected),
@@ -328,11 +326,6 @@ class Client(RemoteCapabilities):
     def _context(self, body: JsonObject) -> Context:
         route = select_route("/api/explain", "/api/ask/context", body)
         return self._transport.read(route, body, context_from_json)
-
-
-def _fill(row: Row, space: str) -> Row:
-    """Return an item or an edge with this space if it names none."""
-    return replace(row, space=space) if getattr(row, "space", None) == "" else row
 
 
 def _items_from_json(row: JsonObject) -> list[Item]:

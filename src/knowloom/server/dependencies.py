@@ -43,21 +43,27 @@ def read_spaces(request: Request, spaces: Sequence[str] | None) -> list[str]:
     return list(spaces)
 
 
-def write_space(request: Request, space: str | None) -> str:
-    """Return the space of a request, which the key may write; by default its only space."""
+def write_space(request: Request, space: str | None, names: Sequence[str] = ()) -> str:
+    """Return the space of a request, which the key may write; by default its only space.
+
+    `names` are spaces that the request writes, too, whether or not they are stored.
+    """
     key = get_key(request)
     key.check_role("editor")
     if space is None:
-        space = _choose_space(request, key.writable, set(key.writes))
+        space = _choose_space(request, key.writable, set(key.writes), names)
     key.check_write(space)
     return space
 
 
 def _choose_space(
-    request: Request, select: Callable[[Sequence[str]], list[str]], granted: set[str]
+    request: Request,
+    select: Callable[[Sequence[str]], list[str]],
+    granted: set[str],
+    names: Sequence[str] = (),
 ) -> str:
     """Return the only stored space that the key may use; before it is stored, the only granted."""
-    stored = select(get_engine(request).reader.filled_spaces())
+    stored = select(sorted({*get_engine(request).reader.filled_spaces(), *names}))
     return choose_space(stored or sorted(granted - {ALL_SPACES}))
 
 

@@ -138,8 +138,8 @@ def ask_search(request: Request, body: ClientSearchRequest) -> JSONResponse:
 
 def _default_space(request: Request, rows: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the space of rows that name none; None if all do."""
-    is_needed = any(row.get("space") is None for row in rows)
-    return write_space(request, None) if is_needed else None
+    names = {row.get("space") for row in rows}
+    return write_space(request, None, list(map(str, names - {None}))) if None in names else None
 
 
 def _check_write(
