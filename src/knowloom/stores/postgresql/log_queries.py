@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 
 from knowloom import codec
@@ -13,7 +14,7 @@ from knowloom.stores.postgresql.sessions import ReadSession
 
 EDGE_ACTIONS = ("link", "unlink")
 _COLUMNS = """change.number, near.name, change.at, change.id, change.action, change.before,
-    far.name, change.target, change.type FROM change
+    far.name, change.target, change.type, change.actor, change.erased FROM change
     JOIN space AS near ON near.no = change.space
     LEFT JOIN space AS far ON far.no = change.target_space"""
 
@@ -40,11 +41,12 @@ def read_item_changes(session: ReadSession, keys: Sequence[Key]) -> list[Change]
 
 
 def _decode(row: Sequence[Any]) -> Change:
-    number, space, at, id, action, state, target_space, target, type = row
+    number, space, at, id, action, state, target_space, target, type, actor, erased = row
     link: EdgeKey | None = None if target is None else ((space, id), (target_space, target), type)
     try:
-        time, before = codec.text_to_time(at), _decode_before(action, state)
-        return Change(number, time, space, id, action, before, link)
+        before = _decode_before(action, state)
+        time = at.astimezone(UTC)
+        return Change(number, time, space, id, action, before, link, actor, erased)
     except (ValueError, TypeError) as error:
         raise Corrupt(
             f"line {number} of the change log cannot be read ({error}): "

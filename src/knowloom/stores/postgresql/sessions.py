@@ -216,6 +216,16 @@ class Pool:
             finally:
                 self._release_writer(connection)
 
+    @contextmanager
+    def connecting(self) -> Iterator[DeadlineConnection]:
+        """Use a connection of its own, outside of any transaction."""
+        self.check_open()
+        connection = self._connect()
+        try:
+            yield connection
+        finally:
+            connection.close()
+
     def _release_writer(self, connection: DeadlineConnection) -> None:
         with self._lock:
             if not self._closed and not connection.closed:

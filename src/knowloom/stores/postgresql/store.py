@@ -25,6 +25,7 @@ from knowloom.stores.postgresql import (
     verification,
 )
 from knowloom.stores.postgresql.address import parse_address
+from knowloom.stores.postgresql.administration import PostgresqlUpkeep
 from knowloom.stores.postgresql.links import link_tables, name_tables, nearest_tables
 from knowloom.stores.postgresql.sessions import Pool, ReadSession, SnapshotBlock
 from knowloom.stores.postgresql.space_arrays import SpaceArrays
@@ -46,6 +47,9 @@ class PostgresqlStore:
     def close(self) -> None:
         self._pool.close()
 
+    def upkeep(self) -> PostgresqlUpkeep:
+        return PostgresqlUpkeep(self._pool)
+
     def reading(self) -> SnapshotBlock:
         """Use one snapshot for all reads of the block; nested blocks join it."""
         return SnapshotBlock(self._pool)
@@ -53,7 +57,7 @@ class PostgresqlStore:
     def apply(self, batch: Batch) -> None:
         with self._pool.writing() as connection:
             size = reindexing.read_passage_size(connection)
-            BatchApplier(connection, codec.time_to_text(batch.at), size).apply(batch)
+            BatchApplier(connection, size).apply(batch)
 
     # items
 

@@ -38,7 +38,8 @@ MIGRATIONS = (
         length bigint NOT NULL DEFAULT 0, edges integer NOT NULL DEFAULT 0,
         links integer NOT NULL DEFAULT 0, digest text NOT NULL DEFAULT '0',
         links_digest text NOT NULL DEFAULT '0', tail_slot integer NOT NULL DEFAULT 0,
-        block_slot integer NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0);
+        block_slot integer NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0,
+        retention_days integer);
 
     -- `attributes` is JSON with what conditions of filters can name, `body` with the rest.
     CREATE TABLE item(
@@ -79,11 +80,13 @@ MIGRATIONS = (
     CREATE INDEX edge_out ON edge(space, source, weight DESC, left(target, 64));
     CREATE INDEX edge_in ON edge(target_space, target, weight DESC, left(source, 64));
 
-    -- `target_space`, `target` and `type` identify the edge of 'link' and 'unlink'.
+    -- `target_space`, `target` and `type` identify the edge of 'link' and 'unlink'. An action on
+    -- the whole store has the space 0, and as id its subject. `erased`: `before` was deleted.
     CREATE TABLE change(
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, space integer NOT NULL,
-        at text NOT NULL, id text COLLATE "C" NOT NULL, action text NOT NULL, before text,
-        target_space integer, target text COLLATE "C", type text COLLATE "C");
+        at timestamptz NOT NULL, id text COLLATE "C" NOT NULL, action text NOT NULL, before text,
+        target_space integer, target text COLLATE "C", type text COLLATE "C",
+        actor text NOT NULL, erased boolean NOT NULL DEFAULT false);
     CREATE INDEX change_by_space ON change(space, number);
     CREATE INDEX change_by_item ON change(space, id, number);
     CREATE INDEX change_by_target ON change(target_space, target, number)

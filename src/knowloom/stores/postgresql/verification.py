@@ -189,7 +189,7 @@ class SpaceCheck:
         while page := read_space_changes(self._session, self._name, after, PAGE):
             for change in page:
                 if change.link is None:
-                    last[change.id] = change.action != "delete"
+                    last[change.id] = change.action not in ("delete", "purge")
             after = page[-1].number
         logged = {(self._name, id) for id, is_stored in last.items() if is_stored}
         for _, id in sorted(self._keys - logged):

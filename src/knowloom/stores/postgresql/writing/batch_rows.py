@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,8 @@ class StoredItem:
 class BatchRows:
     """Collects the rows of one write."""
 
-    def __init__(self, at: str) -> None:
-        self._at = at
+    def __init__(self, at: datetime | None = None, actor: str = "") -> None:
+        self._at, self._actor = at, actor
         self._items: list[tuple[int, int, str, str, str]] = []
         self._records: list[tuple[int, int, int, bytes, bytes]] = []
         self._removed: list[tuple[int, int, int]] = []  # space, number, version
@@ -88,7 +89,7 @@ class BatchRows:
             state = codec.to_json(codec.item_to_dict(before))
         elif before is not None:
             state = codec.to_json(codec.edge_to_dict(before))
-        self._changes.append((space, self._at, id, action, state, *edge_columns))
+        self._changes.append((space, self._at, id, action, state, *edge_columns, self._actor))
 
     def store(
         self,
@@ -103,9 +104,9 @@ class BatchRows:
         if self._changes:
             connection.execute(
                 """INSERT INTO change(
-                    space, at, id, action, before, target_space, target, type)
-                SELECT * FROM unnest(%s::integer[], %s::text[], %s::text[], %s::text[], %s::text[],
-                    %s::integer[], %s::text[], %s::text[])""",
+                    space, at, id, action, before, target_space, target, type, actor)
+                SELECT * FROM unnest(%s::integer[], %s::timestamptz[], %s::text[], %s::text[],
+                    %s::text[], %s::integer[], %s::text[], %s::text[], %s::text[])""",
                 columns(self._changes),
             )
 

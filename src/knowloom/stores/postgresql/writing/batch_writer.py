@@ -46,16 +46,17 @@ class ItemChange:
 class BatchApplier:
     """Applies one batch inside the caller's transaction."""
 
-    def __init__(self, connection: Connection, at: str, passage_size: int) -> None:
+    def __init__(self, connection: Connection, passage_size: int) -> None:
         self._connection = connection
         self._passage_size = passage_size
         self._spaces: dict[str, SpaceCounters] = {}
         self._items: dict[Key, ItemChange] = {}
         self._edges: dict[EdgeKey, Edge | None] = {}
         self._incident: dict[Key, list[EdgeKey]] = {}
-        self._rows = BatchRows(at)
+        self._rows = BatchRows()
 
     def apply(self, batch: Batch) -> None:
+        self._rows = BatchRows(batch.at, batch.actor)
         # Analysed before the spaces are locked: it takes longer than writing.
         passages = [count_passage_terms(item, self._passage_size) for item in batch.items]
         self._lock(batch)

@@ -48,7 +48,7 @@ def resegment(connection: DeadlineConnection, passage_size: int) -> None:
         return
     for space in lock_spaces(connection).values():
         for page in _pages(connection, space):
-            rows = BatchRows("")
+            rows = BatchRows()
             for stored in page:
                 text = stored.item.text
                 if split_passages(text, before) != split_passages(text, passage_size):
@@ -78,7 +78,7 @@ def _rebuild(connection: Connection, before: int, after: int, keys: set[Key] | N
     for space in lock_spaces(connection).values():
         space.renumber()
         for page in _pages(connection, space):
-            rows = BatchRows("")
+            rows = BatchRows()
             for stored in page:
                 is_short = len(stored.lengths) == len(split_passages(stored.item.text, after)) == 1
                 keeps_vectors = stored.has_vector and (before == after or is_short)
