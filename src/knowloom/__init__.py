@@ -75,6 +75,11 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     )
     from knowloom.capabilities.provider.provider import Provider as Provider
     from knowloom.client.client import Client as Client
+    from knowloom.capabilities.differences import (
+        ContextDiff as ContextDiff,
+        ItemChange as ItemChange,
+        diff_contexts as diff_contexts,
+    )
     from knowloom.context.item_pages import ItemPage as ItemPage
     from knowloom.engine import Engine as Engine, act_as as act_as, restrict as restrict
     from knowloom.errors import (
@@ -172,6 +177,7 @@ _HOMES = {
     "knowloom.capabilities.provider.provider": "Provider",
     "knowloom.loading.sources.web_source": "WebPages",
     "knowloom.client.client": "Client",
+    "knowloom.capabilities.differences": "ContextDiff ItemChange diff_contexts",
     "knowloom.context.item_pages": "ItemPage",
     "knowloom.engine": "Engine act_as restrict",
     "knowloom.errors": (

@@ -13,6 +13,7 @@ from knowloom.cli.commands.contexts import (
     ask,
     assemble,
     check_answer,
+    diff,
     graph,
     provide,
     query,
@@ -53,7 +54,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     ),
     "Contexts": (
         *(query.search, query.context, query.explain, ask.ask, provide.provide, assemble.assemble),
-        *(graph.graph, check_answer.check_answer, agents.agents, query.recipes),
+        *(graph.graph, check_answer.check_answer, diff.diff, agents.agents, query.recipes),
     ),
     "Memory": (memory.remember, memory.recall),
     "Evaluation": (evaluate.evaluate, tune.tune),

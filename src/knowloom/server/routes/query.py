@@ -1,4 +1,4 @@
-"""POST /api/search and POST /api/explain."""
+"""POST /api/search, POST /api/explain and POST /api/diff."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import cast
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from knowloom.capabilities.differences import diff_contexts
 from knowloom.context.explain import explain_other_space
+from knowloom.errors import Invalid
 from knowloom.model import Context
 from knowloom.options import ContextArguments
 from knowloom.server.access_log import collect_warnings
@@ -22,7 +24,8 @@ from knowloom.server.dependencies import (
     record_context,
     record_problems,
 )
-from knowloom.server.schemas.context import ExplainRequest, SearchRequest
+from knowloom.server.schemas.context import DiffRequest, ExplainRequest, SearchRequest
+from knowloom.wire.context_diffs import diff_to_json, parse_context
 from knowloom.wire.contexts import context_to_json, hits_to_json, timings_to_json
 
 router = APIRouter(prefix="/api", tags=["context"])
@@ -63,6 +66,30 @@ def explain_response(
     record_context(request, context.tokens, context.degraded)
     timings = timings_to_json(context.stats.timings)
     return JSONResponse(context_to_json(context) | {"timings_ms": timings})
+
+
+@router.post("/diff")
+def diff(request: Request, body: DiffRequest) -> JSONResponse:
+    """Compare two contexts by items and bytes: two requests, or contexts as /api/explain sent."""
+    sides = {
+        "before": (body.before, body.before_context),
+        "after": (body.after, body.after_context),
+    }
+    contexts = []
+    for name, (query, row) in sides.items():
+        if (query is None) == (row is None):
+            raise Invalid(f"pass exactly one of {name} and {name}_context")
+        built = parse_context(f"{name}_context", row) if query is None else _build(request, query)
+        contexts.append(built)
+    return JSONResponse(diff_to_json(diff_contexts(*contexts)))
+
+
+def _build(request: Request, body: ExplainRequest) -> Context:
+    spaces, options = read_spaces(request, body.spaces), context_options(request, body)
+    with cpu_turn(request):
+        context = get_engine(request).context(body.query, spaces=spaces, **options)
+    record_context(request, context.tokens, context.degraded)
+    return context
 
 
 def context_options(request: Request, body: ExplainRequest) -> ContextArguments:

@@ -314,3 +314,19 @@ class ExplainRequest(RequestModel):
     remedies: Annotated[
         bool, Field(description="Also find what would include the omitted items; packs again")
     ] = True
+
+
+class DiffRequest(RequestModel):
+    """Two contexts to compare: each a request as of /api/explain, or its response."""
+
+    model_config = examples(
+        {
+            "before": {"query": "refund", "spaces": ["support"], "as_of": "2026-01-31T00:00:00Z"},
+            "after": {"query": "refund", "spaces": ["support"]},
+        }
+    )
+
+    before: ExplainRequest | None = None
+    before_context: dict[str, Any] | None = None
+    after: ExplainRequest | None = None
+    after_context: dict[str, Any] | None = None
