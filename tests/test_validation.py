@@ -13,6 +13,7 @@ from knowloom import (
     NotFound,
     validation,
 )
+from knowloom.validation import merge_names
 
 REFUSED_ITEMS: list[tuple[Any, str]] = [
     ("a text", "an item must be an Item, got str"),
@@ -138,6 +139,21 @@ def test_a_write_with_vectors_of_wrong_dimensions_stores_nothing(kb):
 def test_ids_that_are_not_text_are_refused(refund_kb, call, message):
     with pytest.raises(Invalid, match=message):
         getattr(refund_kb, call)([5], space="s")
+
+
+def test_two_names_of_a_value_are_merged_unless_they_differ():
+    names = {"limit": "top_k"}
+    for values in (
+        {"top_k": 5},
+        {"limit": 5},
+        {"top_k": 5, "limit": 5},
+        {"top_k": 5, "limit": None},
+    ):
+        assert merge_names(values, names) == {"top_k": 5}
+    assert merge_names({"top_k": None, "limit": 5, "x": 1}, names) == {"top_k": 5, "x": 1}
+    assert merge_names({"x": 1}, names) == {"x": 1}
+    with pytest.raises(Invalid, match="top_k and limit are the same: .* got top_k=5 and limit=6"):
+        merge_names({"top_k": 5, "limit": 6}, names)
 
 
 def test_an_unknown_space_is_not_found_and_has_a_code(kb):

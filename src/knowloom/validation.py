@@ -167,11 +167,16 @@ def choose_space(existing: Sequence[str]) -> str:
 
 
 def merge_names(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values, with those under other names under the `names` they stand for."""
+    """Return the values, with those under other names under the `names` they stand for.
+
+    Raise Invalid if both names of a value are passed and differ; None is not passed.
+    """
     merged = {name: value for name, value in values.items() if name not in names}
     for other, name in names.items():
-        if other in values and merged.setdefault(name, values[other]) != values[other]:
-            both = f"{name}={values[name]!r} and {other}={values[other]!r}"[:200]
+        if other in values and merged.get(name) is None:
+            merged[name] = values[other]
+        elif values.get(other) not in (None, merged.get(name)):
+            both = f"{name}={merged[name]!r} and {other}={values[other]!r}"[:200]
             raise Invalid(f"{name} and {other} are the same: pass one of them, got {both}")
     return merged
 

@@ -741,10 +741,10 @@ def test_a_single_space_is_the_default_and_several_are_ambiguous(kb):
     assert first(QUESTION) == Provider(kb, entity_id=MAYA, spaces=[S])(QUESTION)
     kb.add(Item("secret-plan", "board", text="LES simulation of the merger"))
     assert "merger" not in str(first(QUESTION))
-    with pytest.raises(knowloom.Invalid, match="spaces is required; available: board, lab"):
+    with pytest.raises(knowloom.Invalid, match="several spaces exist: name one of board, lab"):
         Provider(kb, entity_id=MAYA)
     with (
         knowloom.open("memory:", embedder=None) as empty,
-        pytest.raises(knowloom.Invalid, match="available: none"),
+        pytest.raises(knowloom.NotFound, match="nothing is stored yet"),
     ):
         Provider(empty)

@@ -78,7 +78,7 @@ class TestCommands:
                 and failed.stderr.count("\n") <= 2
             )
         assert run("remember --workspace w --confidence 2 tea").exit_code == 1
-        assert run("remember", "tea").exit_code == 2
+        assert run("remember").exit_code == 2
 
     def test_a_memory_is_read_from_standard_input(self) -> None:
         assert run("remember --workspace w -", stdin="a long story\n").exit_code == 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -43,6 +43,16 @@ def create_console(*, stderr: bool = False, no_color: bool = False) -> Console:
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     return console
+
+
+def print_lines(console: Console, *renderables: RenderableType) -> None:
+    """Print each renderable on lines of its own; off a terminal without trailing blanks."""
+    if console.is_terminal:
+        console.print(*renderables, sep="\n")
+        return
+    with console.capture() as capture:
+        console.print(*renderables, sep="\n")
+    console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
 class RateColumn(ProgressColumn):

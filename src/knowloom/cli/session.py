@@ -242,7 +242,7 @@ class Session:
 
         with nullcontext() if stderr else standard_output():
             target = console.create_console(stderr=stderr, no_color=self.no_color)
-            target.print(*renderables, sep="\n")
+            console.print_lines(target, *renderables)
 
     def info(self, text: str) -> None:
         self._print_line(text, "cyan")
