@@ -237,7 +237,7 @@ class Engine:
         return len(existing)
 
     def reindex(self, progress: Progress | None = None, *, passage_size: int | None = None) -> int:
-        """Rebuild words and vectors from the items; return the number of vectors.
+        """Rebuild words, vectors and automatic edges from the items; return the number of vectors.
 
         `passage_size` cuts the items anew. Without an embedder the vectors of items that stay as
         they are remain. Separate stores are first made consistent.
@@ -248,7 +248,11 @@ class Engine:
             self._stores.composite.repair(self.reader.now())
         spaces = [info.name for info in self._stores.items.spaces()]
         self._stores.words.rebuild_words(self.reader.iterate_items(Filter(tuple(spaces))))
-        return self.maintenance.embed(progress=progress) if self._embedding.forget_vectors() else 0
+        embedded = 0
+        if self._embedding.forget_vectors():
+            embedded = self._embedding.embed(spaces, progress)
+        self.maintenance.relink(progress)
+        return embedded
 
     # Reading
 

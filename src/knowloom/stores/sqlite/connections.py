@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import apsw
 
-from knowloom.errors import Unavailable
+from knowloom.errors import Corrupt, Unavailable
+from knowloom.stores.sqlite.damage.derived import DECODING_ERRORS, damaged_index
 from knowloom.stores.sqlite.database import READER_CACHE_KB, connect, translate_errors
 from knowloom.stores.sqlite.edges import EdgeCache
 from knowloom.stores.sqlite.space_view import SpaceView
@@ -30,6 +31,8 @@ class ReadConnection:
         self.edges = EdgeCache()
         self._views: dict[str, SpaceView] = {}
         self._data_version = -1
+        self.is_broken = False  # a statement failed: unfinished ones would hold an old state
+        self._has_damage = False  # a view is incomplete, and read again by the next transaction
         # Views that are up to date; None for spaces that do not exist.
         self._current: dict[str, SpaceView | None] = {}
         self._results: dict[Hashable, Any] = {}
@@ -39,11 +42,12 @@ class ReadConnection:
         self.connection.execute("BEGIN")
         # Reading this is what starts the transaction.
         ((data_version,),) = self.connection.execute("PRAGMA data_version")
-        if data_version != self._data_version:
+        if data_version != self._data_version or self._has_damage:
             self._current.clear()
             self._results.clear()
             self.edges.clear()
             self._data_version = data_version
+            self._has_damage = False
 
     def cached(self, name: Hashable, read: Callable[[apsw.Connection], T]) -> T:
         """Return the result of `read`, cached under this name until the file changes."""
@@ -70,6 +74,7 @@ class ReadConnection:
         view = self._views.get(name)
         if view is not None:
             view.refresh(self.connection)
+            self._has_damage |= bool(view.damage)
         self._current[name] = view
         return view
 
@@ -103,10 +108,10 @@ class ReadPool:
         if reader.connection.in_transaction:
             reader.connection.execute("ROLLBACK")
         with self._lock:
-            if not self._closed:
+            if not self._closed and not reader.is_broken:
                 self._idle.append(reader)
                 return
-        reader.connection.close()
+        reader.connection.close(True)
 
 
 class ReadTransaction:
@@ -143,9 +148,40 @@ class ReadTransaction:
         trace: TracebackType | None,
     ) -> None:
         pool = self._pool
+        if isinstance(error, (apsw.Error, Corrupt, *DECODING_ERRORS)):
+            pool.thread.reader.is_broken = True
         if not self._nested:
             reader, pool.thread.reader = pool.thread.reader, None
             pool.release(reader)
         if isinstance(error, (apsw.Error, UnicodeDecodeError)):
             with translate_errors(pool.path):
                 raise error
+
+
+class IndexTransaction(ReadTransaction):
+    """A read of derived data. Whatever fails to decode there is an error of this layer."""
+
+    __slots__ = ("_layer",)
+
+    def __init__(self, pool: ReadPool, layer: str) -> None:
+        super().__init__(pool)
+        self._layer = layer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            super().__exit__(kind, error, trace)
+            return
+        try:
+            super().__exit__(kind, error, trace)
+            if isinstance(error, DECODING_ERRORS):
+                raise damaged_index(f"the index of {self._pool.path!r}", error) from error
+            if isinstance(error, Corrupt):
+                error.layer = self._layer
+        except Corrupt as translated:
+            translated.layer = self._layer
+            raise

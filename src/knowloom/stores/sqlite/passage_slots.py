@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knowloom.errors import Conflict
-from knowloom.text.passages import SEGMENTER
+from knowloom.text.passages import PASSAGE_SIZE, SEGMENTER
 
 SlotArray = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
@@ -106,8 +106,8 @@ def _changes(heads: npt.NDArray[np.int32]) -> SlotArray:
 def read_segmenter(connection: apsw.Connection) -> tuple[str, int]:
     """Return the version of the segmenter that cut the stored items, and the passage size."""
     ((value,),) = connection.execute("SELECT value FROM meta WHERE key = 'segmenter'")
-    version, _, size = value.rpartition(":")
-    return version, int(size)
+    version, _, size = str(value).rpartition(":")
+    return (version, int(size)) if size.isdigit() else ("", PASSAGE_SIZE)
 
 
 def write_segmenter(connection: apsw.Connection, passage_size: int) -> None:

@@ -178,3 +178,16 @@ def with_properties(value: T, properties: Mapping[str, Any]) -> T:
     properties are mutable, so the caches keep a copy of these and compare it on each read.
     """
     return replace(value, properties=codec.copy_properties(properties))
+
+
+def reserve_room(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """Return the array with room for `size` items in its last axis.
+
+    It grows by at least an eighth, in whole chunks, so that repeated adds stay cheap.
+    """
+    room = array.shape[-1]
+    if room >= size:
+        return array
+    new_room = -(-max(size, room + room // 8) // CHUNK) * CHUNK
+    padding = np.zeros((*array.shape[:-1], new_room - room), array.dtype)
+    return np.concatenate([array, padding], axis=-1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import compress, pairwise
 
 import apsw
 import numpy as np
@@ -33,6 +34,29 @@ SMALL_RESULT = 20_000
 PASSAGES_PER_HIT = 2  # of the best passages, to have enough items among them
 WIDENING = 4  # times as many passages if they belong to fewer items
 SORTS_PER_SCAN = 10  # ids sorted in the time of scanning past one item
+
+
+def visible_keys(reader: ReadConnection, keys: Sequence[Key], only: Filter) -> list[Key]:
+    parts = [
+        _visible_in_space(reader, name, view, keys, only)
+        for name, view in reader.views(only.spaces).items()
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    visible = frozenset([key for part in parts for key in part])
+    return [key for key in keys if key in visible]
+
+
+def _visible_in_space(
+    reader: ReadConnection, name: str, view: SpaceView, keys: Sequence[Key], only: Filter
+) -> list[Key]:
+    keys = [key for key in keys if key[0] == name]
+    slots = view.slots(reader.connection, [id for _, id in keys])
+    mask = view.mask(reader.connection, only)
+    if NO_SLOT in slots:
+        keys = [key for key, slot in zip(keys, slots, strict=True) if slot != NO_SLOT]
+        slots = [slot for slot in slots if slot != NO_SLOT]
+    return keys if mask is None else list(compress(keys, mask[slots].tolist()))
 
 
 def find_items(
@@ -71,7 +95,7 @@ def _find_in_space(
         ids = sorted(id for id in view.ids(reader.connection, slots) if id > after_id)[:limit]
         items_by_id = view.read_items(reader.connection, name, ids)
         return [items_by_id[id] for id in ids]
-    return _scan(reader, name, view, mask, limit, after_id, view.next_slot) or []
+    return _scan(reader, name, view, mask, limit, after_id, sys.maxsize) or []
 
 
 def _scan(
@@ -112,6 +136,7 @@ def _slots_by_subject(reader: ReadConnection, view: SpaceView, only: Filter) -> 
 
     Nearly every request has other subjects, and a mask for them would cost a pass over all items.
     """
+    view.damage.require("records", "terms")
     terms = [filter_term("subject", subject) for subject in only.subjects]
     blocks = view.read_blocks(reader.connection, terms)
     size = sum(len(data) for rows in blocks.values() for _, data in rows)
@@ -279,6 +304,7 @@ def search_vector(reader: ReadConnection, vector: Vector, only: Filter, limit: i
     _check_segmenter(reader)
     matches, considered = [], 0
     for name, view in reader.views(only.spaces).items():
+        view.damage.require("records", "signs")
         mask = view.mask(reader.connection, only)
         scores = vector_search.nearest_items(reader.connection, view, vector, mask, limit)
         considered += view.count_items(view.embedded if mask is None else view.embedded & mask)

@@ -16,6 +16,12 @@ from knowloom import codec
 from knowloom.caching import TwoGenerationCache
 from knowloom.errors import Corrupt
 from knowloom.model import Filter, Item
+from knowloom.stores.sqlite.damage.derived import (
+    DamagedParts,
+    fall_back,
+    mask_items,
+    restore_records,
+)
 from knowloom.stores.sqlite.id_cache import NO_SLOT, IdCache, bind_rows
 from knowloom.stores.sqlite.passage_slots import Mask, PassageSlots, SlotArray
 from knowloom.stores.sqlite.property_columns import PropertyColumns
@@ -26,14 +32,14 @@ from knowloom.stores.sqlite.rows import (
     RECORD,
     SLOT_BITS,
     copy_properties,
-    decode_float16,
     filter_term,
     item_from_body,
     locate_damage,
+    reserve_room,
     to_microseconds,
     with_properties,
 )
-from knowloom.stores.sqlite.vector_cache import VectorCache
+from knowloom.stores.sqlite.vector_cache import VectorCache, fetch_vectors
 from knowloom.text import words as analyser
 from knowloom.vectors.nearest_lists import empty_lists
 
@@ -51,6 +57,7 @@ Postings = tuple[SlotArray, CountArray]  # ascending slots, and how often each c
 _mask_fields = attrgetter(
     *(field.name for field in fields(Filter) if field.name not in ("spaces", "valid_at"))
 )
+_NO_FILTER = _mask_fields(Filter(()))
 
 
 class SpaceView:
@@ -73,6 +80,7 @@ class SpaceView:
         # Lists of nearest items, read by the linker up to this version of the space.
         self.nearest, self.nearest_version = empty_lists(0), 0
         self._has_expiry = False  # True if any item is valid for a limited time
+        self.damage = DamagedParts()
         self._delta_reset = -1
         self._delta: dict[str, dict[int, int]] = {}  # term -> slot -> count, not yet merged
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
@@ -100,25 +108,39 @@ class SpaceView:
             "SELECT version, next_slot, items, length, delta_reset FROM space WHERE no = ?",
             (self.no,),
         )
-        if row[0] == self.version:
+        if row[0] == self.version and not self.damage:
             return
         version, self.next_slot, self.items, self.length, delta_reset = row
         self._masks.clear()
         self._decoded.clear()
         self._postings.clear()
         self._item_postings.clear()
-        self._load_records(connection, self.version)
-        self._load_signs(connection, self.version)
-        self._load_delta(connection, self.version, delta_reset)
+        since = 0 if self.damage else self.version
+        self.damage.clear()
+        self.damage.load("records", lambda: self._load_records(connection, since))
+        self.damage.load("signs", lambda: self._load_signs(connection, since))
+        self.damage.load("terms", lambda: self._load_delta(connection, since, delta_reset))
+        if self.damage:  # records tell the slots of deleted items
+            self._ids = IdCache(self.no)
+        if "records" in self.damage:
+            self.damage["restored"] = self.damage.pop("records")
+            self.damage.load("records", lambda: self._restore_records(connection))
         self.version = version  # last: an interrupted refresh starts over
 
     def _load_records(self, connection: apsw.Connection, since: int) -> None:
-        self.records = _reserve(self.records, self.next_slot)
+        self.records = reserve_room(self.records, self.next_slot)
         for chunk, data in connection.execute(
             "SELECT chunk, data FROM item_meta WHERE space = ? AND version > ?", (self.no, since)
         ):
             part = np.frombuffer(data, RECORD)
             self.records[chunk * CHUNK : chunk * CHUNK + len(part)] = part
+        self._use_records()
+
+    def _restore_records(self, connection: apsw.Connection) -> None:
+        self.records[: self.next_slot] = restore_records(connection, self.no, self.next_slot)
+        self._use_records()
+
+    def _use_records(self) -> None:
         records = self.records[: self.next_slot]
         live = records["live"] == 1
         self._ids.forget(np.flatnonzero(self._live & ~live[: len(self._live)]).tolist())
@@ -141,12 +163,12 @@ class SpaceView:
             part = np.frombuffer(data, np.uint64).reshape(CHUNK, -1)
             if len(self.signs) != part.shape[1]:
                 self.signs = np.zeros((part.shape[1], 0), np.uint64)
-            self.signs = _reserve(self.signs, self.next_slot)
+            self.signs = reserve_room(self.signs, self.next_slot)
             self.signs[:, chunk * CHUNK : (chunk + 1) * CHUNK] = part.T
             self._vectors.forget(chunk * CHUNK, (chunk + 1) * CHUNK)
 
     def _load_delta(self, connection: apsw.Connection, since: int, delta_reset: int) -> None:
-        if delta_reset != self._delta_reset:
+        if delta_reset != self._delta_reset or not since:
             since = 0
             self._delta.clear()
         rows = connection.execute(
@@ -202,24 +224,10 @@ class SpaceView:
         self, connection: apsw.Connection, slots: SlotArray
     ) -> npt.NDArray[np.float32]:
         """Return the vectors at these distinct slots, each of which must have one."""
+        self.damage.require("records")
         return self._vectors.get(
-            slots, self.embedded, lambda missing: self._fetch_vectors(connection, missing)
+            slots, self.embedded, lambda missing: fetch_vectors(connection, self.no, missing)
         )
-
-    def _fetch_vectors(
-        self, connection: apsw.Connection, slots: SlotArray
-    ) -> npt.NDArray[np.float32]:
-        query = """SELECT vector.data FROM carray(?) AS query
-            CROSS JOIN vector ON vector.row = query.value"""
-        rows = [data for (data,) in connection.execute(query, (bind_rows(self.no, slots),))]
-        ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
-        # A vector of another length would shift all that follow it.
-        if len(rows) != len(slots) or {*map(len, rows)} != {2 * dimensions}:
-            raise Corrupt(
-                "stored vectors are missing or truncated: `knowloom verify` reports which, "
-                "`knowloom reindex` rebuilds all of them"
-            )
-        return decode_float16(b"".join(rows)).reshape(len(rows), dimensions)
 
     # terms
 
@@ -282,6 +290,7 @@ class SpaceView:
 
     def read_postings(self, connection: apsw.Connection, terms: Sequence[str]) -> list[Postings]:
         """Return the postings of each term, cached: queries share many terms."""
+        self.damage.require("records", "terms")
         postings = {
             term: cached for term in terms if (cached := self._postings.get(term)) is not None
         }
@@ -309,10 +318,12 @@ class SpaceView:
         Masks are cached until the space changes, without `valid_at`, which is applied here.
         """
         key = _mask_fields(only)
+        if only.valid_at is not None or key != _NO_FILTER:
+            self.damage.require("records")
         if key not in self._masks:
             if len(self._masks) >= MAX_MASKS:
                 self._masks.clear()
-            built = None if key == _mask_fields(Filter(())) else self._build_mask(connection, only)
+            built = None if key == _NO_FILTER else self._build_mask(connection, only)
             # A filter may well allow everything: all items may be of one kind.
             allows_all = built is None or np.array_equal(built, self._live)
             self._masks[key] = None if allows_all else built
@@ -326,6 +337,14 @@ class SpaceView:
         return valid if mask is None else valid & mask
 
     def _build_mask(self, connection: apsw.Connection, only: Filter) -> Mask:
+        def read_items() -> Mask:
+            heads = mask_items(connection, self.no, only, self.next_slot)
+            return heads if self.passages is None else self.passages.spread(heads)
+
+        return fall_back(lambda: self._mask_by_index(connection, only), read_items)
+
+    def _mask_by_index(self, connection: apsw.Connection, only: Filter) -> Mask:
+        self.damage.require("terms")
         records = self.records[: self.next_slot]
         mask: Mask = self._live.copy()
         if only.kinds:
@@ -375,16 +394,3 @@ class SpaceView:
 
 def _length_norms(lengths: Scores, inverse_mean_length: float) -> Scores:
     return analyser.K1 * (1 - analyser.B + analyser.B * inverse_mean_length * lengths)
-
-
-def _reserve(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return the array with room for `size` items in its last axis.
-
-    It grows by at least an eighth, in whole chunks, so that repeated adds stay cheap.
-    """
-    room = array.shape[-1]
-    if room >= size:
-        return array
-    new_room = -(-max(size, room + room // 8) // CHUNK) * CHUNK
-    padding = np.zeros((*array.shape[:-1], new_room - room), array.dtype)
-    return np.concatenate([array, padding], axis=-1)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import compress
 from threading import Lock
+from typing import TypeVar
 
 import apsw
 
 from knowloom import codec
-from knowloom.errors import Unavailable
+from knowloom.errors import Corrupt, Unavailable
 from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
 from knowloom.ports import (
     Batch,
@@ -29,23 +29,31 @@ from knowloom.stores.sqlite import (
     vector_search,
     verify,
 )
-from knowloom.stores.sqlite.connections import ReadConnection, ReadPool, ReadTransaction
+from knowloom.stores.sqlite.connections import (
+    IndexTransaction,
+    ReadConnection,
+    ReadPool,
+    ReadTransaction,
+)
+from knowloom.stores.sqlite.damage import derived, rebuild
+from knowloom.stores.sqlite.damage.derived import DECODING_ERRORS
 from knowloom.stores.sqlite.database import (
     WRITER_CACHE_KB,
     connect,
     translate_errors,
     write_transaction,
 )
-from knowloom.stores.sqlite.id_cache import NO_SLOT
 from knowloom.stores.sqlite.links import auto_links, label_index, nearest_index
 from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.upkeep.restoring import read_backup, restore
 from knowloom.stores.sqlite.upkeep.upkeep import SqliteUpkeep
-from knowloom.stores.sqlite.writing import segmentation
+from knowloom.stores.sqlite.writing import segmentation, vector_writes
 from knowloom.stores.sqlite.writing.writer import BatchWriter
 from knowloom.vectors.signs import check_unit_length
+
+T = TypeVar("T")
 
 
 class SqliteStore:
@@ -77,38 +85,58 @@ class SqliteStore:
         """Use one transaction for all reads of the block; nested blocks join it."""
         return ReadTransaction(self._readers)
 
+    def _index(self, layer: str) -> IndexTransaction:
+        """Read derived data: whatever is damaged there is an error of this layer."""
+        return IndexTransaction(self._readers, layer)
+
+    @contextmanager
+    def _open_writer(self) -> Iterator[apsw.Connection]:
+        with self._write_lock, translate_errors(self._path):
+            if self._closed:
+                raise Unavailable(f"{self._path!r} was closed", "closed")
+            if self._writer is None:
+                self._writer = connect(self._path, WRITER_CACHE_KB)
+            yield self._writer
+
     @contextmanager
     def _writing(self, durable: bool = True) -> Iterator[apsw.Connection]:
         """Run the block in one transaction.
 
         One that is not `durable` is not synced: it reaches the disk with the next durable one.
         """
-        with self._write_lock, translate_errors(self._path):
-            if self._closed:
-                raise Unavailable(f"{self._path!r} was closed", "closed")
-            if self._writer is None:
-                self._writer = connect(self._path, WRITER_CACHE_KB)
-            self._writer.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            with write_transaction(self._writer):
-                yield self._writer
+        with self._open_writer() as connection:
+            connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            with write_transaction(connection):
+                yield connection
 
-    @property
+    def _write(self, write: Callable[[apsw.Connection], T], durable: bool = True) -> T:
+        """Write in one transaction; if a derived table is damaged, build it anew and try again."""
+        try:
+            with self._writing(durable) as connection:
+                return write(connection)
+        except (Corrupt, *DECODING_ERRORS):
+            with self._open_writer() as connection:
+                if not rebuild.mend(connection):
+                    raise
+        with self._writing(durable) as connection:
+            return write(connection)
+
     def upkeep(self) -> SqliteUpkeep:
         return SqliteUpkeep(self._path, self.reading, self._writing)
 
     def apply(self, batch: Batch) -> None:
-        with self._writing() as connection:
-            BatchWriter(connection, codec.time_to_text(batch.at)).apply(batch)
+        at = codec.time_to_text(batch.at)
+        self._write(lambda connection: BatchWriter(connection, at).apply(batch))
 
     # items
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         key = ("spaces", None if names is None else tuple(names))
-        with self.reading() as reader:
+        with self._index("") as reader:
             return list(reader.cached(key, lambda connection: _read_spaces(connection, names)))
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
-        with self.reading() as reader:
+        with self._index("") as reader:
             views = reader.views([space for space, _ in keys])
             items = {
                 name: view.read_items(
@@ -119,23 +147,25 @@ class SqliteStore:
         return [items[space][id] for space, id in keys if space in items and id in items[space]]
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
-        with self.reading() as reader:
-            parts = [
-                _visible_in_space(reader, name, view, keys, only)
-                for name, view in reader.views(only.spaces).items()
-            ]
-        if len(parts) == 1:
-            return parts[0]
-        visible = frozenset([key for part in parts for key in part])
-        return [key for key in keys if key in visible]
+        with self._index("") as reader:
+            return derived.fall_back(
+                lambda: search.visible_keys(reader, keys, only),
+                lambda: derived.visible_keys(self.get(keys), only),
+            )
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
-        with self.reading() as reader:
-            return search.find_items(reader, only, limit, after)
+        with self._index("") as reader:
+            return derived.fall_back(
+                lambda: search.find_items(reader, only, limit, after),
+                lambda: derived.find_items(reader.connection, only, limit, after),
+            )
 
     def count(self, only: Filter) -> int:
-        with self.reading() as reader:
-            return search.count_items(reader, only)
+        with self._index("") as reader:
+            return derived.fall_back(
+                lambda: search.count_items(reader, only),
+                lambda: derived.count_items(reader.connection, only),
+            )
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
         with self.reading() as reader:
@@ -152,12 +182,13 @@ class SqliteStore:
     # text
 
     def passage_size(self) -> int:
-        with self.reading() as reader:
+        with self._index("words") as reader:
             return reader.cached("segmenter", read_segmenter)[1]
 
     def resegment(self, passage_size: int) -> None:
-        with self._writing() as connection:
-            segmentation.resegment(connection, passage_size)
+        with self._open_writer() as connection:
+            rebuild.mend(connection)
+        self._write(lambda connection: segmentation.resegment(connection, passage_size))
 
     def rebuild_words(self, items: Iterable[Item]) -> None:
         with self._writing() as connection:
@@ -166,13 +197,13 @@ class SqliteStore:
     def search_text(
         self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
     ) -> IndexResult:
-        with self.reading() as reader:
+        with self._index("words") as reader:
             return search.search_text(reader, text, only, limit, also)
 
     def score_text_passages(
         self, text: str, only: Filter, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
-        with self.reading() as reader:
+        with self._index("words") as reader:
             return search.score_text_passages(reader, text, only, keys)
 
     # vectors
@@ -181,31 +212,14 @@ class SqliteStore:
         if not vectors:
             return
         check_unit_length(vectors)
-        with self._writing() as connection:
-            sizes = {vector.shape[-1] for vector in vectors.values()}
-            vector_search.set_embedder(connection, sizes, fingerprint)
-            writer = BatchWriter(connection, "")
-            by_space: dict[str, dict[str, Vector]] = {}
-            for (space, id), vector in vectors.items():
-                by_space.setdefault(space, {})[id] = vector
-            for space, by_id in by_space.items():
-                if writer.has_space(space):
-                    writer.put_vectors(space, by_id)
-            writer.finish()
+        put = vector_writes.put_vectors
+        self._write(lambda connection: put(connection, vectors, fingerprint))
 
     def forget_vectors(self) -> None:
-        with self._writing() as connection:
-            writer = BatchWriter(connection, "")
-            for table in ("vector", "sign", "nearest"):
-                connection.execute(f"DELETE FROM {table}")
-            connection.execute("INSERT OR IGNORE INTO dirty SELECT space, id, '' FROM item")
-            connection.execute("UPDATE meta SET value = '' WHERE key = 'embedder'")
-            connection.execute("UPDATE meta SET value = 0 WHERE key = 'dimensions'")
-            connection.execute("DELETE FROM meta WHERE key GLOB 'calibration:*'")
-            writer.clear_vector_flags()
+        self._write(vector_writes.forget_vectors)
 
     def calibration(self, fingerprint: str) -> bytes:
-        with self.reading() as reader:
+        with self._index("vectors") as reader:
             read = partial(vector_search.read_calibration, fingerprint=fingerprint)
             return reader.cached(("calibration", fingerprint), read)
 
@@ -215,37 +229,37 @@ class SqliteStore:
             connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", row)
 
     def fingerprint(self) -> str:
-        with self.reading() as reader:
+        with self._index("vectors") as reader:
             return reader.cached("embedder", vector_search.read_embedder)[0]
 
     def dimensions(self) -> int:
-        with self.reading() as reader:
+        with self._index("vectors") as reader:
             return reader.cached("embedder", vector_search.read_embedder)[1]
 
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         keys: list[Key] = []
-        with self.reading() as reader:
+        with self._index("vectors") as reader:
             for name, view in sorted(reader.views(spaces).items()):
                 ids = view.ids(reader.connection, view.unembedded.tolist())
                 keys += [(name, id) for id in sorted(ids)]
         return keys[:limit]
 
     def count_missing(self, spaces: Sequence[str]) -> int:
-        with self.reading() as reader:
+        with self._index("vectors") as reader:
             return sum(len(view.unembedded) for view in reader.views(spaces).values())
 
     def search_vector(self, vector: Vector, only: Filter, limit: int) -> IndexResult:
-        with self.reading() as reader:
+        with self._index("vectors") as reader:
             return search.search_vector(reader, vector, only, limit)
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
-        with self.reading() as reader:
+        with self._index("vectors") as reader:
             return search.score_vectors(reader, vector, keys)
 
     def score_vector_passages(
         self, vector: Vector, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
-        with self.reading() as reader:
+        with self._index("vectors") as reader:
             return search.score_vector_passages(reader, vector, keys)
 
     # graph
@@ -259,7 +273,7 @@ class SqliteStore:
         min_weight: float = 0.0,
         automatic: bool | None = None,
     ) -> list[Edge]:
-        with self.reading() as reader:
+        with self._index("graph") as reader:
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
             selection = edges.EdgeSelection(tuple(names), tuple(types), limit, automatic)
@@ -275,7 +289,7 @@ class SqliteStore:
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         query = f"""SELECT {EDGE_COLUMNS} FROM edge WHERE space = ? AND source = ?
             AND target_space = ? AND target = ? AND type = ?"""
-        with self.reading() as reader:
+        with self._index("graph") as reader:
             spaces = [space for source, target, _ in keys for space, _ in (source, target)]
             views = reader.views(spaces)
             names = {view.no: name for name, view in views.items()}
@@ -298,7 +312,7 @@ class SqliteStore:
         query = f"""SELECT {EDGE_COLUMNS} FROM edge
             WHERE space = ? AND source >= ? {origin} ORDER BY source"""
         result: list[Edge] = []
-        with self.reading() as reader:
+        with self._index("graph") as reader:
             names = dict(list(reader.connection.execute("SELECT no, name FROM space")))
             for name, view in sorted(reader.views(spaces).items()):
                 if after is not None and name < after.space:
@@ -323,16 +337,14 @@ class SqliteStore:
 
     def put_links(self, links: LinkUpdate) -> bool:
         # Not durable: after a power failure the dirty marks are back and are processed again.
-        with self._writing(durable=False) as connection:
-            return auto_links.put_links(connection, links)
+        return self._write(lambda connection: auto_links.put_links(connection, links), False)
 
     def forget_links(self, rules: str) -> None:
-        with self._writing() as connection:
-            auto_links.forget_links(connection, rules)
+        self._write(lambda connection: auto_links.forget_links(connection, rules))
 
     def link_rules(self) -> str:
         query = "SELECT value FROM meta WHERE key = 'link_rules'"
-        with self.reading() as reader:
+        with self._index("graph") as reader:
             ((rules,),) = reader.connection.execute(query)
         return str(rules)
 
@@ -370,20 +382,8 @@ class SqliteStore:
 
     @contextmanager
     def _space_reader(self, space: str) -> Iterator[tuple[ReadConnection, SpaceView | None]]:
-        with self.reading() as reader:
+        with self._index("graph") as reader:
             yield reader, reader.views([space]).get(space)
-
-
-def _visible_in_space(
-    reader: ReadConnection, name: str, view: SpaceView, keys: Sequence[Key], only: Filter
-) -> list[Key]:
-    keys = [key for key in keys if key[0] == name]
-    slots = view.slots(reader.connection, [id for _, id in keys])
-    mask = view.mask(reader.connection, only)
-    if NO_SLOT in slots:
-        keys = [key for key, slot in zip(keys, slots, strict=True) if slot != NO_SLOT]
-        slots = [slot for slot in slots if slot != NO_SLOT]
-    return keys if mask is None else list(compress(keys, mask[slots].tolist()))
 
 
 def _read_spaces(connection: apsw.Connection, names: Sequence[str] | None) -> list[SpaceInfo]:

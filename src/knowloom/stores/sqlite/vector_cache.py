@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import apsw
 import numpy as np
 import numpy.typing as npt
 
 from knowloom import caching
+from knowloom.errors import Corrupt
+from knowloom.stores.sqlite.id_cache import bind_rows
+from knowloom.stores.sqlite.rows import decode_float16
 
 MAX_BYTES = 400_000_000  # per space and connection; a full cache is emptied
 EMPTY = -1
@@ -98,3 +102,18 @@ class VectorCache:
         self._row_of.fill(EMPTY)
         self._valid.fill(False)
         self._used = 0
+
+
+def fetch_vectors(connection: apsw.Connection, space: int, slots: SlotArray) -> VectorMatrix:
+    """Read the vectors at these slots of a space from the file."""
+    query = """SELECT vector.data FROM carray(?) AS query
+        CROSS JOIN vector ON vector.row = query.value"""
+    rows = [data for (data,) in connection.execute(query, (bind_rows(space, slots),))]
+    ((dimensions,),) = connection.execute("SELECT value FROM meta WHERE key = 'dimensions'")
+    # A vector of another length would shift all that follow it.
+    if len(rows) != len(slots) or {*map(len, rows)} != {2 * dimensions}:
+        raise Corrupt(
+            "stored vectors are missing or truncated: `knowloom verify` reports which, "
+            "`knowloom reindex` rebuilds all of them"
+        )
+    return decode_float16(b"".join(rows)).reshape(len(rows), dimensions)

@@ -13,6 +13,7 @@ import numpy as np
 from knowloom import codec
 from knowloom.model import Item, Key
 from knowloom.stores.sqlite import change_log
+from knowloom.stores.sqlite.damage.derived import DECODING_ERRORS, is_damage
 from knowloom.stores.sqlite.links import label_index
 from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import (
@@ -62,14 +63,18 @@ def find_problems(
     connection: apsw.Connection, elsewhere: frozenset[Key] = frozenset()
 ) -> list[str]:
     """Report every inconsistency. Reads the whole file, and none of a connection's caches."""
-    problems = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-    if problems:
-        return problems
+    problems: list[str] = []
     try:
-        problems.extend(_check_file(connection, elsewhere))
-    except (TypeError, ValueError, LookupError) as error:
+        rows = connection.execute("PRAGMA integrity_check")
+        problems += [row for (row,) in rows if row != "ok"]
+        if not problems:
+            problems.extend(_check_file(connection, elsewhere))
+    except (apsw.Error, *DECODING_ERRORS) as error:
+        if isinstance(error, apsw.Error) and not is_damage(error):
+            raise
         # Damage that no check expects, such as a number in place of a text.
-        problems.append(f"the file has data that knowloom does not write: {error}")
+        what = "pages" if isinstance(error, apsw.Error) else "data"
+        problems.append(f"the file has {what} that knowloom does not write: {error or 'damaged'}")
     return problems
 
 
@@ -98,6 +103,9 @@ def _check_space(
 ) -> Iterator[str]:
     view, totals = SpaceView(no), ExpectedTotals()
     view.refresh(connection)
+    yield from (f"space {name!r}: {error}" for error in view.damage.values())
+    if "records" in view.damage:
+        return
     yield from _check_items(connection, name, view, totals)
     yield from _check_edges(connection, name, view, totals, elsewhere)
     yield from _check_totals(connection, name, view, totals)

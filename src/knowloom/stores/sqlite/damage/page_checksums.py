@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import apsw
@@ -17,6 +20,7 @@ import apsw
 log = logging.getLogger(__name__)
 
 NAME = "knowloom"
+_THREAD = local()
 RESERVED = 8  # bytes at the end of each page, of which the checksum has the first four
 HEADER = 100  # bytes at the start of the file
 PAGE_SIZE_AT, RESERVED_AT = 16, 20  # offsets in the header
@@ -27,6 +31,16 @@ def register_vfs() -> str:
     """Register the VFS once, and return its name for `apsw.Connection`."""
     _REGISTERED.append(ChecksumVFS())
     return NAME
+
+
+@contextmanager
+def unverified() -> Iterator[None]:
+    """Read damaged pages in the block and this thread, in order to overwrite them."""
+    _THREAD.is_unverified = True
+    try:
+        yield
+    finally:
+        _THREAD.is_unverified = False
 
 
 def reserve_bytes(connection: apsw.Connection) -> None:
@@ -40,7 +54,7 @@ class ChecksumVFS(apsw.VFS):
     def __init__(self) -> None:
         super().__init__(NAME, "")
 
-    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
         is_database = flags[0] & apsw.SQLITE_OPEN_MAIN_DB
         return (ChecksumFile if is_database else apsw.VFSFile)("", name, flags)
 
@@ -59,10 +73,12 @@ class ChecksumFile(apsw.VFSFile):
         self._checked: set[int] = set()  # offsets of pages that were read or written intact
         self._unsealed: set[int] = set()  # offsets of pages that were written before the header
 
-    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+    def xRead(self, amount: int, offset: int) -> bytes:
         data = super().xRead(amount, offset)
         size = self._page_size
         if size == 0 or offset in self._checked or (not offset and amount <= HEADER):
+            return data
+        if getattr(_THREAD, "is_unverified", False):
             return data
         size = size or self._read_header()
         if not size:
@@ -72,12 +88,11 @@ class ChecksumFile(apsw.VFSFile):
             # Overflow pages are read up to the reserved bytes.
             page = data if amount == size else super().xRead(size, start)
             if len(page) == size and not _is_intact(page):
-                log.error("%s: page %d has a wrong checksum", self._name, start // size + 1)
-                raise apsw.exception_for(apsw.SQLITE_IOERR_DATA)
+                raise _damaged_page(self._name, start // size + 1)
             self._checked.add(start)
         return data
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: bytes, offset: int) -> None:
         if not offset and len(data) >= HEADER:
             self._page_size = _parse_header(data)
         size = self._read_header() if self._page_size is None else self._page_size
@@ -105,6 +120,14 @@ class ChecksumFile(apsw.VFSFile):
             header = super().xRead(HEADER, 0)
             self._page_size = _parse_header(header) if any(header) else None
         return self._page_size
+
+
+def _damaged_page(name: str, number: int) -> Exception:
+    reason = f"page {number} has a wrong checksum"
+    log.error("%s: %s", name, reason)
+    error = apsw.exception_for(apsw.SQLITE_IOERR_DATA)
+    error.args = (reason,)
+    return error
 
 
 def _parse_header(header: bytes) -> int:

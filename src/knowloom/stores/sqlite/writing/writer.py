@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from knowloom import codec
 from knowloom.model import AUTOMATIC, Edge, EdgeKey, Item, Key
 from knowloom.ports import Batch, Vector
 from knowloom.stores.sqlite import postings, vector_search
+from knowloom.stores.sqlite.damage.derived import damaged_index
 from knowloom.stores.sqlite.passage_slots import check_segmenter, read_segmenter
 from knowloom.stores.sqlite.rows import (
     BODY_FIELDS,
@@ -22,6 +22,7 @@ from knowloom.stores.sqlite.rows import (
     SLOT_BITS,
     Records,
     edge_from_row,
+    item_from_body,
     read_records,
     write_records,
 )
@@ -160,8 +161,11 @@ class BatchWriter:
     def passage_size(self) -> int:
         """The size that stored items are cut to."""
         if not self._passage_size:
-            version, self._passage_size = read_segmenter(self._connection)
+            version, passage_size = read_segmenter(self._connection)
+            if not version:
+                raise damaged_index("the setting of the segmenter", ValueError("no version"))
             check_segmenter(version)
+            self._passage_size = passage_size
         return self._passage_size
 
     def move(self, update: SpaceUpdate, slot: int, before: int, after: int) -> int:
@@ -200,8 +204,7 @@ class BatchWriter:
         """Return the slot and the stored item."""
         query = "SELECT row, body FROM item WHERE space = ? AND id = ?"
         for row, body in list(self._connection.execute(query, (space, id))):
-            values = {**json.loads(body), "space": self._names[space]}
-            return row & SLOT_BITS, codec.item_from_dict(values)
+            return row & SLOT_BITS, item_from_body(body, self._names[space])
         return None
 
     # vectors
@@ -245,6 +248,14 @@ class BatchWriter:
     def has_vector(self, space: int, slot: int) -> bool:
         query = "SELECT 1 FROM vector WHERE row = ?"
         return bool(list(self._connection.execute(query, ((space << 32) + slot,))))
+
+    def has_vectors(self, space: int, slot: int, count: int) -> bool:
+        """Return True if each of so many slots has a vector of the stored dimensions."""
+        query = """SELECT count(*) FROM vector WHERE row BETWEEN ? AND ?
+            AND length(data) = 2 * (SELECT value FROM meta WHERE key = 'dimensions')"""
+        first = (space << 32) + slot
+        ((vectors,),) = self._connection.execute(query, (first, first + count - 1))
+        return bool(vectors == count)
 
     def _write_records(self, update: SpaceUpdate) -> None:
         for chunk, places in _group_by_chunk(update.records).items():
