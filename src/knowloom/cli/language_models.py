@@ -27,20 +27,20 @@ def open_llm(session: Session, name: str | None) -> Iterator[LLM]:
     """Open the model of the option or of the settings; errors in the block say what to set."""
     import knowloom
 
-    settings = session.settings()
-    address = name or settings.llm
+    settings = session.llm_settings()
+    address = name or session.settings().llm
     if not address:
         raise click.UsageError(
             f"no LLM: pass --llm, such as openai:gpt-4o-mini or {LOCAL}, or set KNOWLOOM_LLM"
         )
-    key = settings.llm_api_key or settings.openai_api_key
+    key = settings.get("api_key")
     if not key and address.startswith("openai:") and "@http" not in address:
         raise Invalid(
             f"no API key for {address!r}: set OPENAI_API_KEY (or KNOWLOOM_LLM_API_KEY), or name "
             f"a server that needs none: {LOCAL}",
             "no_api_key",
         )
-    llm = knowloom.open_llm(address, api_key=key, timeout_s=settings.llm_timeout_s)
+    llm = knowloom.open_llm(address, **settings)
     try:
         yield llm
     except Unavailable as error:

@@ -21,7 +21,7 @@ from knowloom.cli.commands.contexts import (
 from knowloom.cli.commands.evaluation import evaluate, tune
 from knowloom.cli.commands.knowledge import axioms, history, ingest, items, links, load
 from knowloom.cli.commands.operations import maintenance, serve, settings, upkeep
-from knowloom.cli.session import SectionedGroup
+from knowloom.cli.program import SectionedGroup
 from knowloom.cli.streams import discard_output
 
 

@@ -94,11 +94,11 @@ def _render_origin(hit: Hit, has_spaces: bool) -> Text:
     """Return the id, which is never cut, the type and the scores by which the item was found."""
     item = hit.item
     scores = {INDEX_LABELS[name]: hit.signals.get(name) for name in ("bm25", "vector")}
-    found = [f"{name} {format_score(score)}" for name, score in scores.items() if score is not None]
-    found = found or [INDEX_LABELS.get(hit.match_source, hit.match_source)]
+    indexes = [f"{name} {format_score(score)}" for name, score in scores.items() if score]
+    indexes = indexes or [INDEX_LABELS.get(hit.match_source, hit.match_source)]
     space = [replace_control(item.space)] if has_spaces else []
     kind = [replace_control(item.type)] if item.type else []
-    facts = " · ".join(["", *space, *kind, ", ".join(found)])
+    facts = " · ".join(["", *space, *kind, ", ".join(indexes)])
     return Text.assemble((replace_control(item.id), "cyan"), (facts, "dim"), overflow="fold")
 
 

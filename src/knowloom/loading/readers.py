@@ -47,7 +47,8 @@ def list_parts(
     """Return the files of a folder, the single file, or the dict.
 
     Without a space, rows of a folder go to a space with the name of their file, and documents to
-    one with the name of the folder; a single file or a dict goes to the `default`. Files that cannot be loaded are one part that reports them.
+    one with the name of the folder; a single file or a dict goes to the `default`. Files that
+    cannot be loaded are one part that reports them.
     """
     if isinstance(source, Mapping):
         rows = partial(json_rows.read_object, "dict", source, space or default)
@@ -76,10 +77,16 @@ def list_parts(
         read = _read_file if is_named else _read_file_with_spaces
         rows = partial(read, file, space or default, links)
         return [SourcePart(path.name, rows, _kind_of(path), 1), _links_part(links)]
+    return _list_folder(path, space, follow_links, links)
+
+
+def _list_folder(
+    path: Path, space: str | None, follow_links: bool, links: LinkTable
+) -> list[SourcePart]:
     suffixes = supported_suffixes()
     listing = discovery.list_files(path, suffixes, follow_links)
     if not listing.files:
-        raise Invalid(f"no {', '.join(suffixes)} file in {str(source)!r}")
+        raise Invalid(f"no {', '.join(suffixes)} file in {str(path)!r}")
     folder = path.resolve().name
     parts = [_build_part(file, space, folder, links) for file in listing.files]
     parts += [SourcePart(skip.where, partial(iter, (skip,))) for skip in listing.skipped]

@@ -24,7 +24,8 @@ from knowloom.cli.options import (
     two_names,
     where_option,
 )
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.cli.streams import read_stdin
 
 if TYPE_CHECKING:

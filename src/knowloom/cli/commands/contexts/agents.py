@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from knowloom.cli.options import examples
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.wire.recipes import agent_to_json
 
 if TYPE_CHECKING:

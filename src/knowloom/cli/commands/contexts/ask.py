@@ -9,7 +9,8 @@ import click
 
 from knowloom.cli.language_models import llm_option, open_llm
 from knowloom.cli.options import context_options, examples
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 
 if TYPE_CHECKING:
     from knowloom.capabilities.grounding.answers import Answer

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from knowloom.cli.options import examples
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.cli.streams import read_document
 
 if TYPE_CHECKING:

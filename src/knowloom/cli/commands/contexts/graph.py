@@ -26,7 +26,8 @@ from knowloom.cli.options import (
     tier_option,
     where_option,
 )
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.cli.streams import read_document
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from knowloom.cli.options import (
     two_names,
     where_option,
 )
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

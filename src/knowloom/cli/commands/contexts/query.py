@@ -20,7 +20,8 @@ from knowloom.cli.options import (
     search_spaces,
     tier_option,
 )
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.wire.contexts import context_to_json, hits_to_json
 from knowloom.wire.recipes import recipes_to_json
 

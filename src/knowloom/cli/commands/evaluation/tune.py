@@ -16,7 +16,8 @@ from knowloom.cli.evaluation_inputs import (
     validate_output,
 )
 from knowloom.cli.options import examples, repeated
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.cli.streams import open_output
 from knowloom.errors import unknown_name
 

@@ -10,7 +10,8 @@ import click
 
 from knowloom.cli.commands.knowledge.load import print_report
 from knowloom.cli.options import examples, no_vectors_option, optional_spaces, space_option
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -11,7 +11,8 @@ import click
 
 from knowloom import codec
 from knowloom.cli.options import examples, optional_spaces, parse_time, space_option
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.errors import Invalid
 from knowloom.wire.knowledge import (
     count_steps,

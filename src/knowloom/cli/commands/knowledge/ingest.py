@@ -12,7 +12,8 @@ import click
 
 from knowloom.cli.language_models import llm_option, open_llm
 from knowloom.cli.options import examples, no_vectors_option, parse_time, space_option
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.cli.streams import read_document
 from knowloom.errors import KnowloomError
 from knowloom.files import RECORDS_SUFFIX

@@ -20,7 +20,8 @@ from knowloom.cli.options import (
     space_option,
     where_option,
 )
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.cli.streams import open_output, read_stdin
 from knowloom.wire.knowledge import (
     items_to_json,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from knowloom.cli.options import examples, optional_spaces, repeated, space_option
-from knowloom.cli.session import Command, Group, Session
+from knowloom.cli.program import Command, Group
+from knowloom.cli.session import Session
 from knowloom.model import Edge
 from knowloom.wire.knowledge import edge_to_json
 

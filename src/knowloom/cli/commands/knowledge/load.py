@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from knowloom.cli.options import examples, no_vectors_option, repeated
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.errors import list_names
 from knowloom.wire.knowledge import report_to_json
 

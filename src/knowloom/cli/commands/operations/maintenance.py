@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from knowloom.cli.options import examples, optional_spaces
-from knowloom.cli.session import Command, Group, Session
+from knowloom.cli.program import Command, Group
+from knowloom.cli.session import Session
 from knowloom.wire.knowledge import statistics_to_json
 
 if TYPE_CHECKING:

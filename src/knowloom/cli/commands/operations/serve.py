@@ -14,7 +14,8 @@ import click
 
 from knowloom import codec
 from knowloom.cli.options import examples, repeated, where_option
-from knowloom.cli.session import Command, Group, Session
+from knowloom.cli.program import Command, Group
+from knowloom.cli.session import Session
 from knowloom.errors import Invalid, MissingExtra
 from knowloom.files import store_file
 from knowloom.filters.condition_json import where_to_json

@@ -12,7 +12,8 @@ from click.shell_completion import get_completion_class
 
 from knowloom import config
 from knowloom.cli.options import examples
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.cli.streams import open_output
 from knowloom.errors import Conflict
 from knowloom.files import store_file

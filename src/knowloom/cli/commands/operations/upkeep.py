@@ -11,7 +11,8 @@ import click
 
 from knowloom import codec
 from knowloom.cli.options import examples, parse_time, repeated, space_option
-from knowloom.cli.session import Command, Session
+from knowloom.cli.program import Command
+from knowloom.cli.session import Session
 from knowloom.wire.upkeep import (
     audit_to_json,
     backup_to_json,
