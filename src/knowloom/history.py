@@ -149,7 +149,7 @@ def read_states(key: Key, stores: Stores) -> list[State]:
     keys = list(dict.fromkeys(change.link for change in changes if change.link))
     edges = {edge.key: edge for edge in _explicit(stores.graph.get_edges(keys))}
     states: list[State] = []
-    erased = False
+    erased = is_purged = False
     for change in reversed(changes):
         if change.action in EDGE_ACTIONS:
             states.append(_undo_edge_change(change, edges))
@@ -158,7 +158,8 @@ def read_states(key: Key, stores: Stores) -> list[State]:
             version = codec.version(current)
             states.append(State(*line, current, None, version, change.actor, erased))
             current = change.before if isinstance(change.before, Item) else None
-            erased = change.erased
+            is_purged = is_purged or change.action == "purge"
+            erased = change.erased or is_purged
     return states
 
 
@@ -170,8 +171,7 @@ def _undo_edge_change(change: Change, edges: dict[EdgeKey, Edge]) -> State:
         edges[change.link] = before
     edge = before if change.action == "unlink" else after
     erased = edge is None and change.link is not None
-    line = (change.number, change.at, change.action)
-    return State(*line, None, edge, "", change.actor, erased)
+    return State(change.number, change.at, change.action, None, edge, "", change.actor, erased)
 
 
 # Restoring an item

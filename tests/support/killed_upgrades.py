@@ -75,15 +75,15 @@ class _Steps:
         steps = self
 
         class File(apsw.VFSFile):
-            def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802
+            def xWrite(self, data: Any, offset: int) -> None:
                 steps.count(lambda: super(File, self).xWrite(bytes(data[: len(data) // 2]), offset))
                 super().xWrite(data, offset)
 
-            def xSync(self, flags: int) -> None:  # noqa: N802
+            def xSync(self, flags: int) -> None:
                 steps.count()
                 super().xSync(flags)
 
-            def xTruncate(self, size: int) -> None:  # noqa: N802
+            def xTruncate(self, size: int) -> None:
                 steps.count()
                 super().xTruncate(size)
 
@@ -91,7 +91,7 @@ class _Steps:
             def __init__(self) -> None:
                 super().__init__("counting", "unix", makedefault=True)
 
-            def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+            def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
                 return File("unix", name, flags)
 
         self._system = System()

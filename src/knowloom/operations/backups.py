@@ -68,10 +68,10 @@ def write_backup(
     source = upkeep.location().absolute()
     if keep is not None:
         validate_int("keep", keep, 1)
+    header = BackupHeader(now, source.name, 0, _read_keys(source, keys))
     target, is_named = _resolve_target(source, to, now)
     if is_named and keep is not None:
         raise Invalid(f"keep needs a folder of backups, got the file {str(target)!r}")
-    header = BackupHeader(now, source.name, 0, _read_keys(source, keys))
     upkeep.copy_to(target, header)
     removed = [] if keep is None else _rotate(upkeep, source, target.parent, keep)
     problems = _record(upkeep, {str(target): now}, removed)

@@ -127,10 +127,13 @@ def read_header(connection: apsw.Connection, path: Path) -> BackupHeader:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     if "backup_header" not in tables:
         raise Invalid(f"{str(path)!r} is not a backup; knowloom opens it as it is", "no_backup")
-    ((at, source),) = connection.execute("SELECT at, source FROM backup_header")
+    rows = list(connection.execute("SELECT at, source FROM backup_header"))
+    if len(rows) != 1:
+        raise Corrupt(f"the backup {str(path)!r} is damaged: it has {len(rows)} headers, not 1")
+    ((at, source),) = rows
     files: dict[str, bytes] = {}
     for role, digest, data in connection.execute("SELECT role, digest, data FROM backup_file"):
-        if hashlib.sha256(data).digest() != digest:
+        if not isinstance(data, bytes) or hashlib.sha256(data).digest() != digest:
             raise Corrupt(f"the backup {str(path)!r} is damaged: its copy of the {role} differs")
         files[role] = data
     return BackupHeader(codec.text_to_time(at), source, connection.pragma("user_version"), files)
