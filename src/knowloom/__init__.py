@@ -74,6 +74,11 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         Retrieval as Retrieval,
     )
     from knowloom.capabilities.provider.provider import Provider as Provider
+    from knowloom.capabilities.selection import (
+        Selection as Selection,
+        format_items as format_items,
+        select_within_budget as select_within_budget,
+    )
     from knowloom.client.client import Client as Client
     from knowloom.capabilities.differences import (
         ContextDiff as ContextDiff,
@@ -175,6 +180,7 @@ _HOMES = {
     "knowloom.capabilities.memory.templates": "MemoryTemplate",
     "knowloom.capabilities.provider.model": "Entry Provision Relation Retrieval",
     "knowloom.capabilities.provider.provider": "Provider",
+    "knowloom.capabilities.selection": "Selection format_items select_within_budget",
     "knowloom.loading.sources.web_source": "WebPages",
     "knowloom.client.client": "Client",
     "knowloom.capabilities.differences": "ContextDiff ItemChange diff_contexts",
