@@ -113,8 +113,8 @@ def _read_keys(source: Path, keys: str | Path | None) -> dict[str, bytes]:
 def _rotate(upkeep: Upkeep, source: Path, folder: Path, keep: int) -> list[str]:
     """Delete all but the newest backups of a folder that this store has recorded."""
     recorded = upkeep.backups()
-    own = [path for path in list_backups(source, folder) if str(path) in recorded]
-    removed = own[: max(0, len(own) - keep + 1)]  # the new one is not recorded yet
+    candidates = [path for path in list_backups(source, folder) if str(path) in recorded]
+    removed = candidates[: max(0, len(candidates) - keep + 1)]  # the new one is not recorded yet
     with translate_errors(str(folder)):
         for path in removed:
             path.unlink()

@@ -29,6 +29,7 @@ from knowloom.ports import (
     Vector,
     VectorIndex,
 )
+from knowloom.stores.composite.composite_upkeep import CompositeUpkeep
 from knowloom.stores.composite.consistency import (
     compare_edges,
     compare_items,
@@ -41,7 +42,6 @@ from knowloom.stores.composite.consistency import (
     scan_items,
 )
 from knowloom.stores.composite.layers import ItemLayers, LayerMoves
-from knowloom.stores.composite.upkeep import CompositeUpkeep
 
 UNLIMITED = 1_000_000_000  # edges
 

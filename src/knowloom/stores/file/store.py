@@ -17,8 +17,8 @@ from knowloom.files import RefreshLock, translate_errors
 from knowloom.model import AUTOMATIC, Change, Edge, EdgeKey, Filter, Item, Key
 from knowloom.ports import Batch, SpaceInfo
 from knowloom.ports.upkeep import erase
+from knowloom.stores.file.file_upkeep import FileUpkeep, encode_purge
 from knowloom.stores.file.folder import Folder
-from knowloom.stores.file.upkeep import FileUpkeep, encode_purge
 from knowloom.stores.file.write_plan import (
     EDGE_ACTIONS,
     ITEM_ACTIONS,

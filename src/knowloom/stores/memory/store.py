@@ -14,9 +14,9 @@ from knowloom.ports import (
     NearestItems,
 )
 from knowloom.stores.memory.item_store import synchronized
+from knowloom.stores.memory.memory_upkeep import MemoryUpkeep
 from knowloom.stores.memory.nearest_state import NearestIndex
 from knowloom.stores.memory.search_index import MemoryIndexes
-from knowloom.stores.memory.upkeep import MemoryUpkeep
 
 
 class MemoryStore(MemoryIndexes):

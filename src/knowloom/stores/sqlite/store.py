@@ -37,6 +37,7 @@ from knowloom.stores.sqlite.connections import (
 )
 from knowloom.stores.sqlite.damage import derived, rebuild
 from knowloom.stores.sqlite.damage.derived import DECODING_ERRORS
+from knowloom.stores.sqlite.damage.salvage import salvage
 from knowloom.stores.sqlite.database import (
     WRITER_CACHE_KB,
     connect,
@@ -48,7 +49,7 @@ from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.upkeep.restoring import read_backup, restore
-from knowloom.stores.sqlite.upkeep.upkeep import SqliteUpkeep
+from knowloom.stores.sqlite.upkeep.sqlite_upkeep import SqliteUpkeep
 from knowloom.stores.sqlite.writing import segmentation, vector_writes
 from knowloom.stores.sqlite.writing.writer import BatchWriter
 from knowloom.vectors.signs import check_unit_length
@@ -72,6 +73,7 @@ class SqliteStore:
 
     restore = staticmethod(restore)
     read_backup = staticmethod(read_backup)
+    salvage = staticmethod(salvage)
 
     def close(self) -> None:
         with self._write_lock:

@@ -37,8 +37,8 @@ class FileUpkeep:
         purged = frozenset(keys)
         logged = {(change.space, change.id) for change in self._store.read_log()}
         self._store.apply(Batch(at, deleted=tuple(keys), actor=actor))
-        if own := [key for key in keys if key in logged]:
-            self._store.log_purges(own, at, actor)
+        if stored := [key for key in keys if key in logged]:
+            self._store.log_purges(stored, at, actor)
         self._store.erase_states(lambda change: is_about(change, purged))
 
     def compact(self, keys: Sequence[Key]) -> str:
