@@ -158,7 +158,8 @@ def _default(field: Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not MISSING else MISSING
 
 
-_ITEM_DEFAULTS = {field.name: _default(field) for field in fields(Item)}
+# The space of an item is always written, "" too.
+_ITEM_DEFAULTS = {field.name: _default(field) for field in fields(Item)} | {"space": MISSING}
 _EDGE_DEFAULTS = {field.name: _default(field) for field in fields(Edge)}
 _new_item, _new_edge = fast_constructor(Item), fast_constructor(Edge)
 _COPYING: dict[type, tuple[Any, Any, int]] = {  # constructor, fields, index of the properties

@@ -250,7 +250,7 @@ class Engine:
         self._stores.words.rebuild_words(self.reader.iterate_items(Filter(tuple(spaces))))
         embedded = 0
         if self._embedding.forget_vectors():
-            embedded = self._embedding.embed(spaces, progress)
+            embedded = self._embedding.embed(self.reader.resolve_spaces(), progress)
         self.maintenance.relink(progress)
         return embedded
 

@@ -4,7 +4,6 @@ KnowloomError
 ├── Invalid        422  the request or the knowledge is malformed; the message names the value
 │   └── TemplateNotFound 422  unknown template; the message lists the available ones
 ├── NotFound       404
-│   └── UnknownSpace 404  `available` are the existing spaces
 ├── Forbidden      403
 ├── Conflict       409  the stored state does not fit the request (another embedder, a new version)
 └── Unavailable    503  a store, an embedder or the disk fails
@@ -44,14 +43,8 @@ class TemplateNotFound(Invalid):
 class NotFound(KnowloomError):
     status = 404
     code = "not_found"
-
-
-class UnknownSpace(NotFound):
-    code = "unknown_space"
-
-    def __init__(self, name: str, available: Sequence[str]) -> None:
-        super().__init__(f"unknown space {name!r}; available: {list_names(available)}")
-        self.name, self.available = name, tuple(available)
+    space = ""  # with the code "unknown_space": its name
+    available: tuple[str, ...] = ()  # and the existing ones
 
 
 class Forbidden(KnowloomError):
@@ -104,6 +97,14 @@ def list_names(names: Sequence[str]) -> str:
     """Return the first names as text, and the number of the others."""
     more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
     return (", ".join(names[:MAX_LISTED]) or "none yet") + more
+
+
+def unknown_space(name: str, available: Sequence[str]) -> NotFound:
+    """Return the error for a space that does not exist; it lists the existing ones."""
+    message = f"unknown space {name!r}; available: {list_names(available)}"
+    error = NotFound(message, "unknown_space")
+    error.space, error.available = name, tuple(available)
+    return error
 
 
 def unknown_name(

@@ -17,7 +17,7 @@ from knowloom.context.item_search import Search, search_items
 from knowloom.context.notices import doubt
 from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
-from knowloom.errors import Invalid, NotFound, UnknownSpace, list_names
+from knowloom.errors import Invalid, NotFound, list_names, unknown_space
 from knowloom.filters.condition_json import validate_where
 from knowloom.formats.layout import get_layout
 from knowloom.model import Context, Edge, Filter, Hits, Item, Key, Problem, Query
@@ -224,7 +224,7 @@ class Reader:
             if name not in existing:
                 for error in failures.values():  # the space may be in the layer that failed
                     raise error
-                raise UnknownSpace(name, self.resolve_spaces())
+                raise unknown_space(name, self.resolve_spaces())
         return list(dict.fromkeys(names))
 
     def resolve_space(self, space: str | None) -> str:

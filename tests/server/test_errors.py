@@ -35,7 +35,7 @@ BAD = [
     ("unknown format", {"format": "xml"}, "format"),
     ("not a number", {"min_score": float("nan")}, "min_score"),
     ("infinite", {"bm25_weight": float("inf")}, "bm25_weight"),
-    ("no weight", {"bm25_weight": 0, "vector_weight": 0}, "bm25_weight"),
+    ("no weight", {"tenant_ids": [], "bm25_weight": 0, "vector_weight": 0}, "bm25_weight"),
     ("a file of the server", {"token_model": "/etc/tokenizer.json"}, "token_model"),
     ("not a time", {"now": "yesterday"}, "now"),
     ("a number for a time", {"now": 1700000000}, "now"),
@@ -152,7 +152,7 @@ def test_internal_errors_reveal_no_details(
         and "NoneType" not in response.text
         and "measles" not in caplog.text
     )
-    assert "AttributeError at dependencies.py:" in caplog.text
+    assert "AttributeError at engine.py:" in caplog.text
 
 
 def test_a_closed_store_is_reported_without_its_path(

@@ -28,7 +28,7 @@ from knowloom.client.requests import (
 from knowloom.client.transport import Transport
 from knowloom.client.upload import UploadSource, locate_skipped
 from knowloom.context.item_pages import ItemPage
-from knowloom.errors import UnknownSpace
+from knowloom.errors import unknown_space
 from knowloom.filters.condition_json import WhereArgument
 from knowloom.loading import readers
 from knowloom.model import Context, Edge, Hits, Item, Key
@@ -312,7 +312,7 @@ class Client(RemoteCapabilities):
         names = list(dict.fromkeys(encode_names("spaces", spaces)))
         for name in names:
             if name not in readable:
-                raise UnknownSpace(name, readable)
+                raise unknown_space(name, readable)
         return names
 
     def _choose_space(self, space: str | None) -> str:

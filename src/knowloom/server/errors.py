@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from knowloom.errors import KnowloomError, UnknownSpace
+from knowloom.errors import KnowloomError, NotFound, unknown_space
 
 log = logging.getLogger("knowloom.http")
 
@@ -127,8 +127,8 @@ async def _handle_knowloom_error(request: Request, error: Exception) -> JSONResp
         log.error("request failed: %s: %s", error.code, error)
         detail = "the request cannot be served now; see the server log"
         return problem_response(error.status, detail, error.code)
-    if isinstance(error, UnknownSpace):  # lists all spaces, which a client may not know
-        error = UnknownSpace(error.name, request.state.key.visible(error.available))
+    if isinstance(error, NotFound) and error.space:  # lists all spaces, which a client may not know
+        error = unknown_space(error.space, request.state.key.visible(error.available))
     detail = str(error)
     return problem_response(error.status, detail, error.code)
 

@@ -78,7 +78,7 @@ def test_without_a_question_the_answer_is_the_query(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "detail"),
     [
-        ({"answer": "x"}, 422, "nothing to check against"),
+        ({"answer": "x", "spaces": []}, 422, "nothing to check against"),
         ({"answer": "x", "spaces": ["nowhere"]}, 404, "unknown space 'nowhere'"),
         ({"answer": "x", "spaces": ["s"], "agent": "nobody"}, 422, "unknown agent 'nobody'"),
         ({"answer": "x", "spaces": ["s"], "recipe": "cake"}, 422, "unknown recipe 'cake'"),
