@@ -8,9 +8,9 @@ import pytest
 
 import knowloom
 from knowloom import Context, Edge, Item, Kind
-from knowloom.context.excerpts import merge_ranges
+from knowloom.context.excerpts import merge_ranges, select_parts
 from knowloom.context.packing import MAX_POINTERS, SEE_ALSO
-from knowloom.model import Form, Passage
+from knowloom.model import Form, Hit, Passage, ScoredPassage
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FILLER = (
@@ -219,3 +219,16 @@ def test_a_long_profile_is_shown_by_the_passage_that_matches():
     )
     assert forms(context)["user:maya"] == "excerpt"
     assert answer in context.text
+
+
+def test_what_stands_beside_the_words_of_the_question_outweighs_a_weaker_passage():
+    beside = "Set the limit to zero, and everything is read. " * 4
+    texts = ("Why is the page cut off? " * 8, beside, "A page may be cut. " * 11)
+    text = "\n\n".join(part.strip() for part in texts)
+    end, start = text.index("A page may") - 2, text.index("A page may")
+    best = ScoredPassage(Passage(0, 0, end), 0.5)
+    weaker = ScoredPassage(Passage(1, start, len(text)), 0.4)
+    hit = Hit(Item("guide", "s", text=text), 0.5, passages=(best, weaker))
+    (parts,) = select_parts([hit], [6.0], "why is the page cut off", 1_000).values()
+    shown = [text[part.range.start : part.range.end].strip()[:10] for part in parts]
+    assert shown.index("Set the li") < shown.index("A page may")

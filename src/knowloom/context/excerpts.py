@@ -1,8 +1,9 @@
 """Excerpts: the parts of long items that are worth showing, and excerpts that grow by them.
 
 A passage is narrowed to the parts that cover the query. A part is worth at most as much as its
-passage, and less the fewer query terms it covers; a passage that an edge leads to is narrowed
-less, as evidence at the second hop rarely resembles the query.
+passage, and less the fewer query terms it covers. The best passage of an item is narrowed less, as
+the answer often stands beside the words of the question, and so is a passage that an edge leads to,
+as evidence at the second hop rarely resembles the query.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from knowloom.text.normalisation import collapse_whitespace
 from knowloom.text.passages import PART_SIZE, PASSAGE_SIZE, STRETCH, split_parts, split_passages
 
 MIN_NARROWED = 0.6  # relevance of a part without a query term, as a share of its passage's
-MIN_NARROWED_LINKED = 0.85  # the same for a passage that an edge leads to
+MIN_NARROWED_BEST = 0.85  # the same for the best passage of an item
+MIN_NARROWED_LINKED = 0.85  # and for a passage that an edge leads to
 MAX_PASSAGES = 12  # of one item
 CHARACTERS_PER_TOKEN = 4
 SURPLUS = 3  # parts are considered until they would fill the budget this many times
@@ -68,34 +70,36 @@ def select_parts(
 def _value_parts(hits: Sequence[Hit], sharpness: Sequence[float], query: str) -> list[Part]:
     """Return all parts of the long hits: relevance to the power of the recipe's sharpness."""
     ranges = [
-        (number, scored, part)
+        (number, scored, floor, part)
         for number, hit in enumerate(hits)
         if is_long(hit)
-        for scored in _passages_of(hit)
+        for scored, floor in _passages_of(hit)
         for part in split_parts(hit.item.text, scored.passage.start, scored.passage.end)
     ]
-    texts = [hits[number].item.text[part.start : part.end] for number, _, part in ranges]
+    texts = [hits[number].item.text[part.start : part.end] for number, _, _, part in ranges]
     coverage = cover_query(query, texts)
     highest = max(coverage, default=0.0) or 1.0
     parts = []
-    for (number, scored, part), covered in zip(ranges, coverage, strict=True):
-        floor = MIN_NARROWED_LINKED if scored.linked else MIN_NARROWED
+    for (number, scored, floor, part), covered in zip(ranges, coverage, strict=True):
         relevance = scored.score * (floor + (1 - floor) * covered / highest)
         value = relevance ** sharpness[number] * (part.end - part.start) / PART_SIZE
         parts.append(Part(number, replace(part, number=scored.passage.number), value))
     return parts
 
 
-def _passages_of(hit: Hit) -> Iterator[ScoredPassage]:
-    """Yield the best passages of a hit, on the scale of its relevance."""
+def _passages_of(hit: Hit) -> Iterator[tuple[ScoredPassage, float]]:
+    """Yield the best passages of a hit, on the scale of its relevance, and how far they narrow."""
     relevance = hit.relevance
     if not hit.passages:
         for passage in split_passages(hit.item.text)[:MAX_PASSAGES]:
-            yield ScoredPassage(passage, relevance)
+            yield ScoredPassage(passage, relevance), MIN_NARROWED
         return
     highest = max(scored.score for scored in hit.passages) or 1.0
     for scored in hit.passages[:MAX_PASSAGES]:
-        yield replace(scored, score=relevance * scored.score / highest)
+        floor = MIN_NARROWED_BEST if scored.score == highest else MIN_NARROWED
+        if scored.linked:
+            floor = MIN_NARROWED_LINKED
+        yield replace(scored, score=relevance * scored.score / highest), floor
 
 
 def grow_excerpts(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
