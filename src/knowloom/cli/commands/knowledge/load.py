@@ -229,6 +229,8 @@ def print_report(
     )
     if not report.skipped or session.as_json:
         return
+    if any("what looks like" in skipped.why for skipped in report.skipped):
+        session.info("note: KNOWLOOM_SECRETS=allow stores what looks like a secret, too")
     counts = (report.added, report.updated, report.unchanged, report.removed, report.edges)
     if any(counts):
         session.warn(f"{len(report.skipped):,} {noun} were skipped")
