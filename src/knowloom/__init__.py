@@ -105,7 +105,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.evaluation.questions import Question as Question
     from knowloom.evaluation.results import Evaluation as Evaluation
     from knowloom.evaluation.tune import Tuning as Tuning, tune as tune
-    from knowloom.factory import open as open, restore as restore
+    from knowloom.factory import open as open, repair as repair, restore as restore
     from knowloom.history import Rollback as Rollback, State as State, Step as Step
     from knowloom.integrations.haystack import HaystackRetriever as HaystackRetriever
     from knowloom.integrations.llamaindex import LlamaIndexRetriever as LlamaIndexRetriever
@@ -123,6 +123,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         Citation as Citation,
         ItemCondition as ItemCondition,
         Context as Context,
+        ContextFormat as ContextFormat,
         Edge as Edge,
         Fragment as Fragment,
         Hit as Hit,
@@ -138,7 +139,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     )
     from knowloom.operations.export import Exported as Exported
     from knowloom.operations.purging import Purged as Purged
-    from knowloom.ports import AuditEntry as AuditEntry
+    from knowloom.ports import AuditEntry as AuditEntry, Salvaged as Salvaged
     from knowloom.recipes import Agent as Agent, Recipe as Recipe, Weights as Weights
     from knowloom.registry import open_llm as open_llm
     from knowloom.report import Report as Report, Skipped as Skipped
@@ -195,18 +196,20 @@ _HOMES = {
     "knowloom.evaluation.questions": "Question",
     "knowloom.evaluation.results": "Evaluation",
     "knowloom.evaluation.tune": "Tuning tune",
-    "knowloom.factory": "open restore",
+    "knowloom.factory": "open repair restore",
     "knowloom.history": "Rollback State Step",
     "knowloom.integrations.haystack": "HaystackRetriever",
     "knowloom.integrations.llamaindex": "LlamaIndexRetriever",
     "knowloom.integrations.openai_agents": "openai_agents_read_tool openai_agents_tool",
     "knowloom.integrations.pydantic_ai": "pydantic_ai_read_tool pydantic_ai_tool",
     "knowloom.maintenance": "Statistics",
-    "knowloom.model": "Citation ItemCondition Context Edge Fragment Hit Item Kind LeftOut Problem",
+    "knowloom.model": (
+        "Citation ItemCondition Context ContextFormat Edge Fragment Hit Item Kind LeftOut Problem"
+    ),
     "knowloom.operations.backups": "Backup RecordedBackup Restored",
     "knowloom.operations.export": "Exported",
     "knowloom.operations.purging": "Purged",
-    "knowloom.ports": "AuditEntry",
+    "knowloom.ports": "AuditEntry Salvaged",
     "knowloom.recipes": "Agent Recipe Weights",
     "knowloom.registry": "open_llm",
     "knowloom.report": "Report Skipped",

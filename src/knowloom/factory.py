@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -13,11 +14,11 @@ from knowloom.caching import Caching
 from knowloom.embedders.queries import QUERY_TIMEOUT_S
 from knowloom.embedding import PassageSizing
 from knowloom.engine import Engine
-from knowloom.errors import Conflict, Invalid, Unavailable
+from knowloom.errors import Conflict, Invalid, NotFound, Unavailable
 from knowloom.files import KEYS_SUFFIX, RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
 from knowloom.operations.backups import Restored, write_keys
-from knowloom.ports import LLM, Embedder, LLMSettings, NameFinder, Reranker, Stores
+from knowloom.ports import LLM, Embedder, LLMSettings, NameFinder, Reranker, Salvaged, Stores
 from knowloom.recipes import Agent
 from knowloom.registry import (
     load_restorer,
@@ -119,6 +120,20 @@ def restore(
         return Restored(str(target), header.at)
     write_keys(key_file, header.files["keys"])
     return Restored(str(target), header.at, str(key_file))
+
+
+def repair(damaged: str | Path, to: str | Path) -> Salvaged:
+    """Write everything that can be read from a damaged file to a new one, and report the rest.
+
+    The damaged file stays as it is.
+    """
+    source, target = store_file(str(damaged)), store_file(str(to))
+    if source is None or target is None:
+        raise Invalid(f"repair needs two files, got {str(damaged)!r} and {str(to)!r}")
+    if not source.is_file():
+        raise NotFound(f"no file {str(source)!r}")
+    salvaged: Salvaged = load_restorer(str(damaged)).salvage(source, target, datetime.now(UTC))
+    return salvaged
 
 
 def _open_reranking(

@@ -38,6 +38,7 @@ from knowloom.ports.upkeep import (
     AuditFilter,
     BackupHeader,
     ErasableStore,
+    Salvaged,
     Upkeep,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "AuditEntry",
     "AuditFilter",
     "BackupHeader",
+    "Salvaged",
     "Batch",
     "Completion",
     "CompositeIndexes",

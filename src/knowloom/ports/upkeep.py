@@ -64,6 +64,21 @@ class BackupHeader:
     files: Mapping[str, bytes]  # copies of other files by role, such as "keys"
 
 
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """The content of a repaired file.
+
+    `lost` items could not be read, `doubtful` ones were read from damaged pages. A complete file
+    has everything that the damaged one had; any other neither the history nor vectors.
+    """
+
+    items: int
+    edges: int
+    lost: tuple[Key, ...] = ()
+    doubtful: tuple[Key, ...] = ()
+    is_complete: bool = False
+
+
 class ErasableStore(Protocol):
     """The administration that each part of a composite store has."""
 

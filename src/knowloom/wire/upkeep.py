@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from knowloom import codec
 from knowloom.model import EdgeKey
-from knowloom.ports import AuditEntry
+from knowloom.ports import AuditEntry, Salvaged
 from knowloom.wire import JsonObject
 
 if TYPE_CHECKING:  # the command line loads this module at startup, without the engine
@@ -57,6 +57,16 @@ def restored_to_json(restored: Restored) -> JsonObject:
         "path": restored.path,
         "at": codec.time_to_text(restored.at),
         "keys": restored.keys or None,
+    }
+
+
+def salvaged_to_json(salvaged: Salvaged) -> JsonObject:
+    return {
+        "items": salvaged.items,
+        "edges": salvaged.edges,
+        "is_complete": salvaged.is_complete,
+        "lost": [{"space": space, "id": id} for space, id in salvaged.lost],
+        "doubtful": [{"space": space, "id": id} for space, id in salvaged.doubtful],
     }
 
 
