@@ -31,10 +31,9 @@ class TestErrors:
     ) -> None:
         result = run(*args, "--db", url)
         assert (result.exit_code, result.stdout) == (1, "")
-        assert (
-            result.stderr
-            == f"error: no file 'x.db' in {str(Path.cwd())!r}; load some first: knowloom load PATH --db {url}\n"
-        )
+        reason = f"no file 'x.db' in {str(Path.cwd())!r}"
+        advice = f"load some first: knowloom load PATH --db {url}"
+        assert result.stderr == f"error: {reason}; {advice}\n"
         assert not Path("x.db").exists()
 
     @pytest.mark.parametrize("args", READING, ids=lambda args: args[0])

@@ -57,7 +57,8 @@ class GraphClient(Protocol):
 class GraphContext:
     """Builds graph contexts from spaces of an engine, or of a server through its client.
 
-    `spaces` None is the only space, or the one named "default". `options` are the defaults of every request.
+    `spaces` None is the only space, or the one named "default". `options` are the defaults of every
+    request.
     """
 
     def __init__(
