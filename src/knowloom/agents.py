@@ -12,7 +12,7 @@ from knowloom.errors import Invalid, unknown_name
 from knowloom.files import read_text
 from knowloom.filters.condition_json import WhereArgument, validate_where, where_to_json
 from knowloom.formats.layout import get_layout
-from knowloom.model import Kind
+from knowloom.model import ContextFormat, Kind
 from knowloom.options import CONTEXT_OPTIONS, ContextOptions, check_option_names
 from knowloom.recipes import RELEVANCE, Agent, Recipe, Weights
 from knowloom.retrieval_settings import MAX_LIMIT, validate_recipe
@@ -232,6 +232,8 @@ def resolve_options(
     """
     check_option_names(arguments, CONTEXT_OPTIONS)
     values = {**arguments, "agent": None, "tier": tier}
+    if isinstance(arguments.get("format"), ContextFormat):
+        check_custom(tier, "custom formats")
     name = arguments.get("agent")
     if name is None:
         if not isinstance(arguments.get("recipe", ""), str | TrustedRecipes):

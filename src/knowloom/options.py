@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 
 from knowloom.errors import unknown_name
 from knowloom.filters.condition_json import WhereArgument
-from knowloom.model import Edge, Filter, Item, Query
+from knowloom.model import ContextFormat, Edge, Filter, Item, Query
 from knowloom.recipes import Agent, Mode, Recipe
 from knowloom.retrieval_settings import (
     MAX_LIMIT,
@@ -42,7 +42,7 @@ class QueryOptions:
     """Options of a single query: its budget, its times, and how the answer is written."""
 
     max_tokens: int | None = 2000  # None: no limit
-    format: str = "markdown"
+    format: str | ContextFormat = "markdown"
     model: str = "gpt-4"  # whose tokens are counted
     strict: bool = False  # an upper bound instead of an estimate for models without a tokenizer
     entity: str | None = None  # the entity the agent works for
@@ -98,7 +98,7 @@ class ContextArguments(TypedDict, total=False):
     """Keyword arguments of `context` and `explain`: the fields of ContextOptions."""
 
     max_tokens: int | None
-    format: str
+    format: str | ContextFormat
     model: str
     strict: bool
     entity: str | None

@@ -19,8 +19,8 @@ from knowloom.context.pipeline import build_context
 from knowloom.embedding import EmbeddingService
 from knowloom.errors import Invalid, NotFound, list_names, unknown_space
 from knowloom.filters.condition_json import validate_where
-from knowloom.formats.layout import get_layout
-from knowloom.model import Context, Edge, Filter, Hits, Item, Key, Problem, Query
+from knowloom.formats.custom import resolve_layout
+from knowloom.model import Context, ContextFormat, Edge, Filter, Hits, Item, Key, Problem, Query
 from knowloom.options import (
     ContextOptions,
     QueryOptions,
@@ -368,7 +368,7 @@ class Reader:
             tuple(spaces),
             validate_time("now", self._clock() if now is None else now),
             validate_budget(options.max_tokens),
-            get_layout(validate_name("format", options.format)).name,
+            _resolve_format(options),
             options.token_model,
             None if entity is None else validate_name("entity", entity),
             None if as_of is None else validate_time("as_of", as_of),
@@ -378,3 +378,13 @@ class Reader:
             validate_fraction("min_answer_confidence", options.min_answer_confidence),
             where=validate_where(options.where),
         )
+
+
+def _resolve_format(options: QueryOptions) -> str | ContextFormat:
+    """Return the name of a format, or the valid format of the user."""
+    if not isinstance(options.format, ContextFormat):
+        return resolve_layout(validate_name("format", options.format)).name
+    if options.citations:
+        raise Invalid("citations need a built-in format; a custom one has the variable {{source}}")
+    resolve_layout(options.format)
+    return options.format

@@ -46,8 +46,9 @@ def select_within_budget(
 ) -> Selection:
     """Return the items worth most whose text has at most `max_tokens` tokens; None: all of them.
 
-    A hit is worth its score, an item 1; the best hit is shown if it fits. With `shorten`, an item that does not fit whole may be
-    shown by the parts of its text that cover the query, by its summary or by its name.
+    A hit is worth its score, an item 1; the best hit is shown if it fits. With `shorten`, an item
+    that does not fit whole may be shown by the parts of its text that cover the query, by its
+    summary or by its name.
     """
     hits = _to_hits(items)
     forms = tuple(Form) if validation.validate_bool("shorten", shorten) else (Form.WHOLE,)

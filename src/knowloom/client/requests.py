@@ -17,6 +17,7 @@ from knowloom.options import (
 )
 from knowloom.recipes import RECIPES, Agent, Recipe
 from knowloom.wire import JsonObject
+from knowloom.wire.contexts import format_to_json
 from knowloom.wire.recipes import recipe_to_json
 
 TIMES = ("as_of", "created_from", "created_to", "now")
@@ -32,6 +33,8 @@ def encode_context_options(options: Mapping[str, Any]) -> JsonObject:
         plain = _expand_agent(agent, plain)
     elif agent is not None:
         plain["agent"] = agent
+    if "format" in plain:
+        plain["format"] = format_to_json(plain["format"])
     if "recipe" in plain:
         plain["recipe"] = _encode_recipes(plain["recipe"])
     return encode_options(plain) | encode_tier(options.get("tier"))

@@ -16,7 +16,7 @@ from knowloom.context.packing import (
     tolerance_of,
 )
 from knowloom.context.pipeline import gather_candidates
-from knowloom.formats.layout import get_layout
+from knowloom.formats.custom import resolve_layout
 from knowloom.model import Context, Form, Hit, Item, Key, LeftOut
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import Recipe, Source, search_depth
@@ -123,7 +123,7 @@ def _describe_budget(forms: Mapping[Form, int], form: Form | None) -> str:
 def _pack(
     context: Context, sections: Sequence[SectionCandidates], budget: int, counter: TokenCounter
 ) -> PackingResult:
-    query, layout = context.query, get_layout(context.query.format)
+    query, layout = context.query, resolve_layout(context.query.format)
     tolerance = tolerance_of(sections)
     return pack(sections, budget, layout, counter, tolerance, query.text, query.citations)
 

@@ -15,7 +15,7 @@ from knowloom.context.notices import section_notices
 from knowloom.context.packing import SectionCandidates, pack, relationship_needs, tolerance_of
 from knowloom.context.paths import annotate_paths
 from knowloom.errors import Conflict, Unavailable
-from knowloom.formats.layout import get_layout
+from knowloom.formats.custom import resolve_layout
 from knowloom.model import RESERVED_PREFIX, Context, Hit, Key, Problem, Query, Stats
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, Weights
@@ -84,7 +84,7 @@ def _pack_context(
 ) -> Context:
     """Add the text and its parts to a context."""
     query = context.query
-    layout, tolerance = get_layout(query.format), tolerance_of(sections)
+    layout, tolerance = resolve_layout(query.format), tolerance_of(sections)
     with span("fit"):
         budget, text = query.max_tokens, query.text
         packed = pack(sections, budget, layout, counter, tolerance, text, query.citations)

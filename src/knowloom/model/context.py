@@ -14,6 +14,26 @@ from knowloom.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
+class ContextFormat:
+    """A format that the user defines: parts with variables such as `{{title}}` and `{{text}}`.
+
+    `escape` is "" or "xml". `line_break` replaces line breaks in values, so that a text cannot
+    imitate the lines of the format; None keeps them.
+    """
+
+    item: str = "- {{title}}: {{text}}\n"
+    pointer: str = "- {{title}} ({{id}})\n"  # an item that is shown by its name
+    link: str = "- {{text}}\n"  # a relationship between two items
+    section: str = "{{section}}:\n"  # the heading of a section
+    separator: str = ""  # between two items
+    section_separator: str = "\n"
+    header: str = ""
+    footer: str = ""
+    escape: str = ""
+    line_break: str | None = "\n  "
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A complete request: the same query on the same knowledge gives the same bytes."""
 
@@ -21,7 +41,7 @@ class Query:
     spaces: tuple[str, ...]
     now: datetime
     max_tokens: int | None = 2000
-    format: str = "markdown"
+    format: str | ContextFormat = "markdown"
     model: str = "gpt-4"
     entity: str | None = None  # the entity that the agent works for, such as "user:maya"
     as_of: datetime | None = None  # excludes everything that became known or valid later

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from knowloom import codec
 from knowloom.filters.condition_json import validate_where, where_to_json
@@ -11,6 +12,7 @@ from knowloom.model import (
     Chosen,
     Citation,
     Context,
+    ContextFormat,
     Edge,
     Form,
     Fragment,
@@ -324,7 +326,7 @@ def _query_to_json(query: Query) -> JsonObject:
         "now": codec.time_to_text(query.now),
         "as_of": None if query.as_of is None else codec.time_to_text(query.as_of),
         "max_tokens": query.max_tokens,
-        "format": query.format,
+        "format": format_to_json(query.format),
         "model": query.model,
         "entity": query.entity,
         "vector": list(query.vector),
@@ -341,7 +343,7 @@ def _query_from_json(row: JsonObject) -> Query:
         spaces=tuple(row["spaces"]),
         now=codec.text_to_time(row["now"]),
         max_tokens=row["max_tokens"],
-        format=row["format"],
+        format=format_from_json(row["format"]),
         model=row["model"],
         entity=row["entity"],
         as_of=None if row["as_of"] is None else codec.text_to_time(row["as_of"]),
@@ -351,6 +353,14 @@ def _query_from_json(row: JsonObject) -> Query:
         min_answer_confidence=row.get("min_answer_confidence", 0.0),
         where=validate_where(row.get("where")),
     )
+
+
+def format_to_json(format: str | ContextFormat) -> str | JsonObject:
+    return asdict(format) if isinstance(format, ContextFormat) else format
+
+
+def format_from_json(row: str | JsonObject) -> str | ContextFormat:
+    return row if isinstance(row, str) else ContextFormat(**row)
 
 
 def _key_to_json(key: Key) -> JsonObject:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
-from xml.sax.saxutils import escape
 
 from knowloom import codec, validation
 from knowloom.capabilities.memory.model import Remembered, SearchResult
 from knowloom.errors import Invalid, TemplateNotFound, unknown_name
 from knowloom.formats.layout import Layout
 from knowloom.formats.runs import excerpt_runs, join_runs
+from knowloom.formats.substitution import (
+    ESCAPES,
+    VARIABLE,
+    check_variables,
+    fold_lines,
+    substitute,
+)
 from knowloom.model import Form, Hit, Key, Passage
 
 MAX_PART_CHARACTERS = 100_000  # of a header, format, separator or footer
 DETAILS = "details"  # the variable that takes the metadata and links, instead of the end
-_VARIABLE = re.compile(r"\{\{\s*(\w*)\s*\}\}")
-_OTHER_SYNTAX = re.compile(r"(?<!\{)\{(\w+)\}(?!\})|\{%.*?%\}|\{\{(?!\s*\w*\s*\}\}).*?\}\}", re.S)
-_NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_LINE_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,6 @@ def _text(result: SearchResult) -> str:
     return f"{speaker}: {result.memory.content}" if speaker else result.memory.content
 
 
-def _escape_xml(text: str) -> str:
-    """Escape markup; characters that XML does not allow become U+FFFD."""
-    allowed = _NOT_IN_XML.sub("\ufffd", text)
-    return escape(allowed, {'"': "&quot;", "\r": "&#13;"})
-
-
-ESCAPES: Mapping[str, Callable[[str], str]] = {"": lambda text: text, "xml": _escape_xml}
 ORDERS = ("rank", "time")
 VARIABLES: dict[str, Callable[[SearchResult], str]] = {
     "content": lambda result: result.memory.display_text,
@@ -144,17 +138,9 @@ def parse_template(name: str, value: MemoryTemplate | Mapping[str, Any]) -> Memo
 
 def _validate_format(template: MemoryTemplate) -> None:
     """Require a variable, and reject what would be printed as it stands."""
-    name, text = template.name, template.memory_format
-    variables = _VARIABLE.findall(text)
-    for variable in variables:
-        if variable not in (*VARIABLES, DETAILS):
-            raise unknown_name("variable of a template", variable, (*VARIABLES, DETAILS))
-    for match in _OTHER_SYNTAX.finditer(text):
-        if match[1] is None or match[1] in (*VARIABLES, DETAILS):
-            raise Invalid(
-                f"template {name!r}: memory_format has {match[0]!r}, which is not a variable; "
-                "variables are written {{content}}"
-            )
+    name, allowed = template.name, (*VARIABLES, DETAILS)
+    place = f"template {name!r}: memory_format"
+    variables = check_variables(place, template.memory_format, allowed)
     if not variables:
         raise Invalid(f"template {name!r}: memory_format needs a variable, such as {{{{content}}}}")
 
@@ -166,7 +152,7 @@ def resolve_template(
     if isinstance(template, str):
         if template in registered:
             return registered[template]
-        if _VARIABLE.search(template):
+        if VARIABLE.search(template):
             raise Invalid(
                 f"template must be a name or a MemoryTemplate, got the text {template!r}; "
                 "pass it as memory_format: {'memory_format': …}"
@@ -190,16 +176,12 @@ def render_memory(
     """Render a memory. Variables are substituted once: content never becomes a variable."""
     details = [*(_metadata_details(template, result.memory) if include_metadata else ()), *links]
     suffix = f" ({', '.join(details)})" if details else ""
-    clean = ESCAPES[template.escape]
-
-    def substitute(match: re.Match[str]) -> str:
-        value = suffix if match[1] == DETAILS else VARIABLES[match[1]](result)
-        return clean(_fold_lines(template, value))
-
-    text = _VARIABLE.sub(substitute, template.memory_format)
-    if DETAILS in _VARIABLE.findall(template.memory_format):
+    values = {name: value(result) for name, value in VARIABLES.items()} | {DETAILS: suffix}
+    form, style = template.memory_format, (template.escape, template.line_break)
+    text = substitute(form, values.__getitem__, *style)
+    if DETAILS in VARIABLE.findall(form):
         return text
-    return text + clean(_fold_lines(template, suffix))
+    return text + ESCAPES[template.escape](fold_lines(suffix, template.line_break))
 
 
 def template_layout(
@@ -248,11 +230,6 @@ def _metadata_details(template: MemoryTemplate, memory: Remembered) -> list[str]
         f"{name}: {value if isinstance(value, str) else codec.to_json(value)}"
         for name, value in memory.metadata.items()
     ]
-
-
-def _fold_lines(template: MemoryTemplate, text: str) -> str:
-    line_break = template.line_break
-    return text if line_break is None else _LINE_BREAK.sub(lambda _: line_break, text)
 
 
 def _validate_part(name: str, part: str, value: object) -> None:

@@ -23,6 +23,7 @@ from knowloom.server.dependencies import (
     record_context,
 )
 from knowloom.server.schemas.context import ContextRequest, ContextResponse
+from knowloom.server.schemas.fields import parse_format
 from knowloom.tiers import Tier, TrustedRecipes
 from knowloom.wire import JsonObject
 from knowloom.wire.contexts import (
@@ -119,7 +120,8 @@ def _agent_options(body: ContextRequest) -> ContextArguments:
         raise Invalid(f"agent {body.agent!r} defines {names}; omit these fields or the agent")
     options: ContextArguments = {"agent": body.agent}
     for name in sorted(body.model_fields_set & set(AGENT_FIELDS)):
-        if (value := getattr(body, name)) is not None:
+        value = parse_format(body.format) if name == "format" else getattr(body, name)
+        if value is not None:
             options[AGENT_FIELDS[name]] = value  # type: ignore[literal-required]
     return options
 
@@ -135,7 +137,7 @@ def _recipe_options(engine: Engine, body: ContextRequest) -> ContextArguments:
     return {
         "recipe": TrustedRecipes(tuned),
         "max_tokens": body.max_tokens,
-        "format": body.format or "json",
+        "format": parse_format(body.format) or "json",
     }
 
 

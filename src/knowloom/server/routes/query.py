@@ -25,6 +25,7 @@ from knowloom.server.dependencies import (
     record_problems,
 )
 from knowloom.server.schemas.context import DiffRequest, ExplainRequest, SearchRequest
+from knowloom.server.schemas.fields import parse_format
 from knowloom.wire.context_diffs import diff_to_json, parse_context
 from knowloom.wire.contexts import context_to_json, hits_to_json, timings_to_json
 
@@ -98,6 +99,8 @@ def context_options(request: Request, body: ExplainRequest) -> ContextArguments:
     options = body.model_dump(exclude={*ROUTE_OPTIONS, *omitted}, exclude_none=True)
     if "max_tokens" not in omitted:
         options["max_tokens"] = body.max_tokens
+    if "format" in options:
+        options["format"] = parse_format(body.format)
     options["tier"] = get_tier(request, body.tier)
     return cast(ContextArguments, options)
 

@@ -11,6 +11,7 @@ from knowloom.server.schemas.fields import (
     AnswerConfidence,
     AsOf,
     Citations,
+    CustomFormat,
     Depth,
     Expansion,
     Format,
@@ -101,7 +102,8 @@ class ContextRequest(RequestModel):
     ] = None
     tier: TierName | None = None
     format: Annotated[
-        Format | None, Field(description="Also return the context as text, ready for a prompt")
+        Format | CustomFormat | None,
+        Field(description="Also return the context as text; a custom format: tier enterprise"),
     ] = None
     paths: Paths = False
     citations: Citations = False
@@ -292,7 +294,9 @@ class ExplainRequest(RequestModel):
         Field(description="Instead of a recipe; it has its own budget and format"),
     ] = None
     tier: TierName | None = None
-    format: Format = "markdown"
+    format: Annotated[
+        Format | CustomFormat, Field(description="A custom format needs the tier enterprise")
+    ] = "markdown"
     model: Model = "gpt-4"
     strict: Strict = False
     entity: Name | None = None

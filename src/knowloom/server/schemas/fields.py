@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from knowloom import codec
 from knowloom.errors import Invalid
+from knowloom.model import ContextFormat
 from knowloom.validation import merge_names
 
 ONLY_SPACE = "null: the only space of the key, or `default`"
@@ -44,6 +45,7 @@ Limit = Annotated[int, Field(ge=1, le=1000)]
 BulkLimit = Annotated[int, Field(ge=1, le=10_000)]
 Depth = Annotated[int, Field(ge=0, le=10)]
 
+FORMAT = ContextFormat()
 Format = Literal["json", "markdown", "plain", "yaml"]
 Method = Literal["hybrid", "bm25", "vector"]
 Expansion = Literal["neighbours", "walk"]
@@ -136,6 +138,29 @@ class RequestModel(BaseModel):
         for other, name in cls.other_names.items():
             properties[other] = {**properties[name], "description": f"The same as `{name}`"}
         return schema
+
+
+FormatPart = Annotated[str, Field(max_length=100_000)]
+
+
+class CustomFormat(RequestModel):
+    """A custom format: parts with variables such as {{title}} and {{text}}."""
+
+    item: FormatPart = FORMAT.item
+    pointer: FormatPart = FORMAT.pointer
+    link: FormatPart = FORMAT.link
+    section: FormatPart = FORMAT.section
+    separator: FormatPart = FORMAT.separator
+    section_separator: FormatPart = FORMAT.section_separator
+    header: FormatPart = FORMAT.header
+    footer: FormatPart = FORMAT.footer
+    escape: Literal["", "xml"] = ""
+    line_break: FormatPart | None = FORMAT.line_break
+
+
+def parse_format(format: str | CustomFormat | None) -> str | ContextFormat | None:
+    """Return the format of a request as the engine takes it."""
+    return ContextFormat(**format.model_dump()) if isinstance(format, CustomFormat) else format
 
 
 def examples(*values: dict[str, Any]) -> ConfigDict:
