@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from knowloom.capabilities.memory.analytics import Analytics
     from knowloom.engine import Engine
     from knowloom.model import Problem
-    from knowloom.ports import LLMSettings, Progress
+    from knowloom.ports import Progress
 
 SPACE_ADVICE = ", with --space S, which may be repeated to search several"
 PART_SETTINGS = ("metadata", "words", "vectors", "graph")  # parts that may be in another store
@@ -41,6 +41,14 @@ class AnalyticsSettings(TypedDict):
 
     analytics: str
     analytics_text: bool
+
+
+class ServerLLMSettings(TypedDict):
+    """The language model of a server, "" for none, its key, and the seconds of an answer."""
+
+    llm: str
+    llm_api_key: str
+    llm_timeout_s: float
 
 
 class WarningCollector(logging.Handler):
@@ -88,12 +96,7 @@ class Session:
         return engine
 
     def opener(
-        self,
-        *,
-        create: bool = False,
-        needs_embedder: bool = True,
-        needs_names: bool = False,
-        needs_llm: bool = False,
+        self, *, create: bool = False, needs_embedder: bool = True, needs_names: bool = False
     ) -> Callable[[], Engine]:
         """Return a picklable function that opens the knowledge."""
         import knowloom
@@ -116,8 +119,6 @@ class Session:
             rerank=settings.rerank if needs_embedder else None,
             rerank_settings=_rerank_settings(settings),
             passage_size=(settings.passage_size if create else 0) or None,
-            llm=settings.llm if needs_llm else None,
-            llm_settings=self.llm_settings(),
             **{name: getattr(settings, name) for name in names},
             **parts,
         )
@@ -134,10 +135,15 @@ class Session:
         """Return the URL of every store in use, the main one first."""
         return [self.url(), *self._part_urls(self.settings()).values()]
 
-    def llm_settings(self) -> LLMSettings:
+    def llm_settings(self) -> ServerLLMSettings:
+        """Return the settings of the language model of a server."""
         settings = self.settings()
         key = settings.llm_api_key or settings.openai_api_key
-        return {"api_key": key, "timeout_s": settings.llm_timeout_s}
+        return {
+            "llm": settings.llm,
+            "llm_api_key": key,
+            "llm_timeout_s": settings.llm_timeout_s,
+        }
 
     def embedder_name(self) -> str:
         return self.embedder or self.settings().embedder
@@ -187,8 +193,9 @@ class Session:
         """Return the parts kept in other stores, which belong to the store of the settings."""
         parts = {name: url for name in PART_SETTINGS if (url := getattr(settings, name))}
         if parts and self.db not in (None, settings.store):
+            shown = config.hide_secrets(str(self.db))
             raise Invalid(
-                f"--db {self.db!r} is not the store whose {', '.join(parts)} the settings name: "
+                f"--db {shown!r} is not the store whose {', '.join(parts)} the settings name: "
                 "set KNOWLOOM_STORE, or clear those settings"
             )
         return parts

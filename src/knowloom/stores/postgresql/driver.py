@@ -19,6 +19,9 @@ RV = TypeVar("RV")
 WAIT_INTERVAL_S = 0.1  # between looks at the clock
 SPARE_S = 5.0  # after `statement_timeout`, by which the server itself ends a statement
 LOCK_SHARE = 0.8  # of the timeout of a statement: how long a writer waits for another one
+# Each statement looks up few rows by an index. After a large write the server still plans by the
+# statistics of the tables as they were, and would read all rows for each.
+PLANS = "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET enable_mergejoin TO off"
 # PostgreSQL has no NUL characters. The escape keeps the order of texts.
 _ESCAPES = {0: "\x01\x01", 1: "\x01\x02"}
 
@@ -101,7 +104,8 @@ def connect(address: Address) -> DeadlineConnection:
     settings = (
         f"SET search_path TO {address.schema}; SET statement_timeout TO {timeout_ms}; "
         f"SET lock_timeout TO {int(timeout_ms * LOCK_SHARE)}; SET jit TO off; "
-        "SET idle_in_transaction_session_timeout TO '10min'; SET timezone TO 'UTC'"
+        "SET idle_in_transaction_session_timeout TO '10min'; SET timezone TO 'UTC'; "
+        f"{PLANS}"
     )
     try:
         connection.execute(settings.encode())

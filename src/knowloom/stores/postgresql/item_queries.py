@@ -113,6 +113,8 @@ def _find_ids(
 ) -> list[str]:
     """Return the next ids in order of the items in the mask."""
     allowed = view.items if mask is None else int(np.count_nonzero(mask))
+    if not allowed:
+        return []
     if mask is not None and allowed <= SMALL_RESULT:
         query = """SELECT id FROM item WHERE space = %s AND no = ANY(%s)
             AND (%s::text IS NULL OR id > %s::text) ORDER BY id LIMIT %s"""

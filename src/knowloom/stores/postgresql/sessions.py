@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import BoundedSemaphore, Lock, local
 from types import TracebackType
@@ -20,9 +20,12 @@ from knowloom.stores.postgresql.table_definitions import LOCK_CLASS, prepare_sch
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+Values = Sequence[Any] | Mapping[str, Any]
 
 _META = """SELECT key, value FROM meta
-    UNION ALL SELECT 'vectors', EXISTS (SELECT 1 FROM vector)::integer::text"""
+    UNION ALL SELECT 'vectors', EXISTS (SELECT 1 FROM vector)::integer::text
+    UNION ALL SELECT 'calibration:' || fingerprint, md5(fingerprint) || md5(data)
+        FROM calibration"""
 # With a row for `meta`, which nearly every block needs too: its keys and values.
 _SPACES = f"""SELECT name, {SPACE_COLUMNS}, NULL::text[], NULL::text[] FROM space
     WHERE name = ANY(%s)
@@ -41,7 +44,7 @@ class ReadSession:
         self._current: dict[str, SpaceArrays | None] = {}  # in this transaction
         self._rows: dict[str, tuple[Any, ...] | None] = {}  # of spaces in this transaction
         self._meta: dict[str, str] = {}  # in this transaction
-        self._values: dict[object, Any] = {}  # read in this transaction
+        self._calibration = ("", b"")  # the last one that was read, with its digest
         self._in_transaction = False
         self._connect()
 
@@ -54,7 +57,7 @@ class ReadSession:
         self._arrays: dict[str, SpaceArrays] = {}
         self.edges = HeaviestEdges()
 
-    def fetch(self, query: str, values: Sequence[object] = ()) -> list[Row]:
+    def fetch(self, query: str, values: Values = ()) -> list[Row]:
         """Return the rows of a statement; the first one of a block opens its transaction."""
         if self._in_transaction:
             cursor = self.connection.cursor(binary=True)
@@ -67,7 +70,7 @@ class ReadSession:
         self._connect()  # the server was restarted since the last block
         return self._begin(query, values)
 
-    def _begin(self, query: str, values: Sequence[object]) -> list[Row]:
+    def _begin(self, query: str, values: Values) -> list[Row]:
         cursor = self.connection.cursor(binary=True)
         self._in_transaction = True
         with self.connection.pipeline():
@@ -75,18 +78,23 @@ class ReadSession:
             cursor.execute(query.encode(), values)
         return cursor.fetchall()
 
-    def cached(self, key: object, read: Callable[[], T]) -> T:
-        """Return a value that is read once per transaction."""
-        if key not in self._values:
-            self._values[key] = read()
-        value: T = self._values[key]
-        return value
-
     def meta(self, key: str) -> str:
         """Return a value of `meta`; "vectors" is "1" if there are any."""
         if not self._meta:
             self._meta = dict(self.fetch(_META))
         return self._meta[key]
+
+    def calibration(self, fingerprint: str) -> bytes:
+        """Return the stored calibration of an embedder, b"" if there is none."""
+        self.meta("version")
+        digest = self._meta.get(f"calibration:{fingerprint}")
+        if digest is None:
+            return b""
+        if self._calibration[0] != digest:
+            query = "SELECT data FROM calibration WHERE fingerprint = %s"
+            ((data,),) = self.fetch(query, (fingerprint,))
+            self._calibration = digest, bytes(data)
+        return self._calibration[1]
 
     def space_rows(self, names: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         """Return the rows (SPACE_COLUMNS) of the existing ones of the spaces."""
@@ -121,7 +129,7 @@ class ReadSession:
 
     def end(self) -> None:
         """End the transaction of a block."""
-        for values in (self._current, self._rows, self._meta, self._values):
+        for values in (self._current, self._rows, self._meta):
             values.clear()
         if self._in_transaction:
             self._in_transaction = False

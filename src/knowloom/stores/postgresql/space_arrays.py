@@ -22,6 +22,7 @@ from knowloom.stores.postgresql.item_rows import (
     ranges,
     to_microseconds,
 )
+from knowloom.stores.postgresql.scoring.vector_matrix import VectorMatrix
 from knowloom.stores.postgresql.term_segments import PostingCache
 from knowloom.vectors.nearest_lists import empty_lists
 
@@ -31,7 +32,6 @@ Mask = npt.NDArray[np.bool_]
 MAX_MASKS = 64  # cached filters per space
 MAX_CACHED_ITEMS = 16_384  # per space, about 1 KB each
 MAX_CACHED_IDS = 200_000  # per space, in each direction
-MAX_CACHED_VECTORS = 200_000_000  # bytes per space
 DEAD = -1  # the owner of a slot without an item
 NO_ITEM = -1
 SPACE_COLUMNS = (
@@ -86,10 +86,7 @@ class SpaceArrays:
         self._ids = TwoGenerationCache("postgresql ids", MAX_CACHED_IDS)
         self._numbers: TwoGenerationCache[str, int]
         self._numbers = TwoGenerationCache("postgresql numbers", MAX_CACHED_IDS)
-        self.vectors: TwoGenerationCache[tuple[int, int], npt.NDArray[np.float32]]
-        self.vectors = TwoGenerationCache(
-            "postgresql vectors", MAX_CACHED_VECTORS, lambda vectors: vectors.nbytes
-        )
+        self.vectors = VectorMatrix()
 
     def refresh(self, fetch: Fetch, row: Sequence[Any]) -> None:
         """Catch up with a row of SPACE_COLUMNS; free when the space did not change."""

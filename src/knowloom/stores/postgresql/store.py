@@ -20,13 +20,12 @@ from knowloom.stores.postgresql import (
     edge_queries,
     item_queries,
     log_queries,
-    text_scores,
-    vector_rows,
     verification,
 )
 from knowloom.stores.postgresql.address import parse_address
 from knowloom.stores.postgresql.administration import PostgresqlUpkeep
 from knowloom.stores.postgresql.links import link_tables, name_tables, nearest_tables
+from knowloom.stores.postgresql.scoring import text_scores, vector_rows
 from knowloom.stores.postgresql.sessions import Pool, ReadSession, SnapshotBlock
 from knowloom.stores.postgresql.space_arrays import SpaceArrays
 from knowloom.stores.postgresql.writing import reindexing, vector_writer
@@ -134,12 +133,8 @@ class PostgresqlStore:
             vector_writer.forget_vectors(connection)
 
     def calibration(self, fingerprint: str) -> bytes:
-        query = "SELECT data FROM calibration WHERE fingerprint = %s"
         with self.reading() as session:
-            rows = session.cached(
-                ("calibration", fingerprint), lambda: session.fetch(query, (fingerprint,))
-            )
-            return bytes(rows[0][0]) if rows else b""
+            return session.calibration(fingerprint)
 
     def put_calibration(self, fingerprint: str, data: bytes) -> None:
         with self._pool.writing() as connection:

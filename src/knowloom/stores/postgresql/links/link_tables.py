@@ -23,7 +23,7 @@ from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import SpaceArrays
 from knowloom.stores.postgresql.term_segments import PostingCache
 from knowloom.stores.postgresql.writing.batch_rows import store_edges
-from knowloom.stores.postgresql.writing.space_counters import SpaceCounters, lock_spaces
+from knowloom.stores.postgresql.writing.space_counters import SpaceCounters, analyse, lock_spaces
 
 Connection = psycopg.Connection[Any]
 
@@ -103,6 +103,9 @@ def _write_edges(connection: Connection, space: SpaceCounters, links: LinkUpdate
     put_lists(connection, space, links.nearest)
     # Makes a new version of the space, so that updates computed on the old one are refused.
     space.store(connection)
+    analyse(connection, len(links.labels), "name_labels, name_index", space.items)
+    analyse(connection, len(links.nearest), "nearest", space.items)
+    analyse(connection, len(links.edges), "edge", space.edges + space.links)
 
 
 def forget_links(connection: Connection, rules: str) -> None:

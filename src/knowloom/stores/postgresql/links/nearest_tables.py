@@ -12,9 +12,9 @@ import psycopg
 from knowloom.construction import SCORE_DIGITS
 from knowloom.ports import NearestItems
 from knowloom.stores.postgresql.item_rows import Numbers
+from knowloom.stores.postgresql.scoring.vector_rows import FLOAT32_ERROR, Matrix, read_vectors
 from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import DEAD, NO_ITEM, SpaceArrays
-from knowloom.stores.postgresql.vector_rows import FLOAT32_ERROR, Matrix, read_vectors
 from knowloom.stores.postgresql.writing.space_counters import SpaceCounters
 from knowloom.vectors.nearest_lists import (
     FARTHEST,

@@ -23,6 +23,7 @@ from knowloom.stores.postgresql.item_rows import (
 from knowloom.stores.postgresql.writing.batch_rows import BatchRows, PassageTerms, StoredItem
 from knowloom.stores.postgresql.writing.space_counters import (
     SpaceCounters,
+    analyse,
     create_spaces,
     lock_spaces,
 )
@@ -33,7 +34,7 @@ Connection = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ItemChange:
+class StagedItem:
     """The change of an item by a batch: its row before, and the item afterwards."""
 
     stored: StoredItem | None
@@ -50,7 +51,7 @@ class BatchApplier:
         self._connection = connection
         self._passage_size = passage_size
         self._spaces: dict[str, SpaceCounters] = {}
-        self._items: dict[Key, ItemChange] = {}
+        self._items: dict[Key, StagedItem] = {}
         self._edges: dict[EdgeKey, Edge | None] = {}
         self._incident: dict[Key, list[EdgeKey]] = {}
         self._rows = BatchRows()
@@ -123,7 +124,7 @@ class BatchApplier:
         keys = [*batch.deleted, *(item.key for item in batch.items), *batch.marked]
         keys += [key for key, _ in batch.expected]
         for stored in read_stored(self._connection, self._spaces, keys):
-            self._items[stored.item.key] = ItemChange(stored, stored.item)
+            self._items[stored.item.key] = StagedItem(stored, stored.item)
         edge_keys = [*batch.deleted_edges, *(edge.key for edge in batch.edges)]
         missing = [key for key in dict.fromkeys(edge_keys) if key not in self._edges]
         numbers = {name: space.no for name, space in self._spaces.items()}
@@ -142,7 +143,7 @@ class BatchApplier:
         space.digest += codec.fingerprint(codec.item_to_dict(item))
         if change is None or before is None:
             space.items += 1
-            change = ItemChange(change.stored if change else None, item, passages)
+            change = StagedItem(change.stored if change else None, item, passages)
         else:
             space.digest -= codec.fingerprint(codec.item_to_dict(before))
             size = self._passage_size
@@ -174,7 +175,7 @@ class BatchApplier:
         if before is not None and change is not None:
             space.digest -= codec.fingerprint(codec.item_to_dict(before))
             space.items -= 1
-            self._items[key] = ItemChange(change.stored, None)
+            self._items[key] = StagedItem(change.stored, None)
             self._rows.log(space.no, key[1], "delete", before)
 
     # edges
@@ -218,8 +219,12 @@ class BatchApplier:
         for name in sorted(self._spaces):
             if self._spaces[name].is_changed:
                 self._spaces[name].store(self._connection)
+        items = sum(space.items for space in self._spaces.values())
+        analyse(self._connection, len(self._items), "item, record, posting", items)
+        edges = sum(space.edges for space in self._spaces.values())
+        analyse(self._connection, len(self._edges), "edge", edges)
 
-    def _store_item(self, space: SpaceCounters, key: Key, change: ItemChange) -> None:
+    def _store_item(self, space: SpaceCounters, key: Key, change: StagedItem) -> None:
         stored, item = change.stored, change.item
         space.is_changed = True
         keeps_number = stored is not None and item is not None and change.keeps_number

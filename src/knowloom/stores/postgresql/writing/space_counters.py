@@ -19,6 +19,8 @@ from knowloom.stores.postgresql.term_segments import (
 
 Connection = psycopg.Connection[Any]
 
+LARGE_WRITE = 100  # items; the server itself renews its statistics after many small writes
+GROWTH = 2
 COUNTERS = (
     *("next_no", "next_slot", "items", "documents", "length", "edges", "links"),
     *("digest", "links_digest", "tail_slot", "block_slot", "epoch"),
@@ -146,3 +148,16 @@ def _decode(row: Sequence[Any]) -> SpaceCounters:
     for digest in ("digest", "links_digest"):
         counters[digest] = int(counters[digest], 16)
     return SpaceCounters(no, name, version + 1, **counters)
+
+
+def analyse(connection: Connection, written: int, tables: str, expected: int) -> None:
+    """Renew the statistics of tables after a large write, if the first has many more rows.
+
+    By the statistics of an empty table, the server would look up rows by the wrong index, and read
+    the whole space for each.
+    """
+    if written >= LARGE_WRITE:
+        query = "SELECT reltuples FROM pg_class WHERE oid = %s::regclass"
+        ((rows,),) = connection.execute(query, (tables.split(", ")[0],)).fetchall()
+        if expected > GROWTH * max(rows, LARGE_WRITE):
+            connection.execute(f"ANALYZE {tables}".encode())

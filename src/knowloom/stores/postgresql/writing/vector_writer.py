@@ -12,9 +12,9 @@ from knowloom.errors import Conflict
 from knowloom.model import Key
 from knowloom.ports import Vector
 from knowloom.stores.postgresql.item_rows import RECORD
-from knowloom.stores.postgresql.vector_rows import encode_vectors
+from knowloom.stores.postgresql.scoring.vector_rows import encode_vectors
 from knowloom.stores.postgresql.writing.batch_writer import read_stored
-from knowloom.stores.postgresql.writing.space_counters import lock_spaces
+from knowloom.stores.postgresql.writing.space_counters import analyse, lock_spaces
 
 Connection = psycopg.Connection[Any]
 
@@ -57,6 +57,7 @@ def put_vectors(connection: Connection, vectors: Mapping[Key, Vector], fingerpri
             (space.version, _FLAG, space.no, numbers),
         )
         space.store(connection)
+        analyse(connection, len(numbers), "vector", space.items)
 
 
 def read_embedder(connection: Connection) -> tuple[str, int]:

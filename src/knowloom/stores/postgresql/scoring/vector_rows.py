@@ -12,9 +12,9 @@ from knowloom.errors import Corrupt
 from knowloom.model import Filter, Key
 from knowloom.ports import IndexResult, Vector
 from knowloom.stores.postgresql.item_rows import Numbers, ranges
+from knowloom.stores.postgresql.scoring.text_scores import best_first, check_segmenter
 from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, Mask, SpaceArrays
-from knowloom.stores.postgresql.text_scores import best_first, check_segmenter
 from knowloom.vectors.signs import count_differing, pack_signs
 from knowloom.vectors.top_k import k_smallest
 
@@ -147,27 +147,29 @@ def read_vectors(
     session: ReadSession, view: SpaceArrays, numbers: Numbers
 ) -> tuple[Matrix, Numbers]:
     """Return the vectors of items that have some, and the position of each item's first."""
-    versions = view.vector_versions[numbers].tolist()
-    keys = list(zip(numbers.tolist(), versions, strict=True))
-    vectors = {key[0]: stored for key in keys if (stored := view.vectors.get(key)) is not None}
-    if missing := [key for key in keys if key[0] not in vectors]:
-        query = "SELECT no, data FROM vector WHERE space = %s AND no = ANY(%s)"
-        rows: dict[int, bytes] = dict(session.fetch(query, (view.no, [no for no, _ in missing])))
-        for no, version in missing:
-            count = int(view.records["count"][no])
-            vectors[no] = _decode(rows.get(no, b""), count)
-            view.vectors.put((no, version), vectors[no])
-    parts = [vectors[no] for no, _ in keys]
-    if len({part.shape[1] for part in parts}) > 1:
-        raise _damaged()
-    counts = np.fromiter(map(len, parts), np.intp, len(parts))
-    return np.concatenate(parts), np.cumsum(counts) - counts
+    counts, versions = view.records["count"][numbers], view.vector_versions[numbers]
+    firsts = np.cumsum(counts) - counts
+    size = 4 * int(counts.sum()) * int(session.meta("dimensions"))
+    if size > view.vectors.max_bytes:
+        return _fetch_vectors(session, view, numbers), firsts
+    # Twice if the cache was full: it is emptied then.
+    while len(missing := view.vectors.missing(numbers, versions)):
+        fetched = _fetch_vectors(session, view, missing)
+        missing_counts = view.records["count"][missing]
+        view.vectors.put(missing, view.vector_versions[missing], missing_counts, fetched)
+    return view.vectors.get(numbers, counts), firsts
 
 
-def _decode(data: bytes, count: int) -> Matrix:
-    if not data or len(data) % (2 * count):
+def _fetch_vectors(session: ReadSession, view: SpaceArrays, numbers: Numbers) -> Matrix:
+    query = """SELECT count(*), string_agg(vector.data, '' ORDER BY query.place)
+        FROM unnest(%s::integer[]) WITH ORDINALITY AS query(no, place)
+        JOIN vector ON vector.space = %s AND vector.no = query.no"""
+    ((count, data),) = session.fetch(query, (numbers.tolist(), view.no))
+    rows, dimensions = int(view.records["count"][numbers].sum()), int(session.meta("dimensions"))
+    # A vector of another length would shift all that follow it.
+    if count != len(numbers) or len(data) != 2 * rows * dimensions:
         raise _damaged()
-    return np.frombuffer(data, "<f2").astype(np.float32).reshape(count, -1)
+    return np.frombuffer(data, "<f2").astype(np.float32).reshape(rows, dimensions)
 
 
 def _damaged() -> Corrupt:

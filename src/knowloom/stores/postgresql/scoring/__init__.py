@@ -1,0 +1,1 @@
+"""Scores of texts and vectors, computed in the process."""
