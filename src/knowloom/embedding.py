@@ -204,6 +204,10 @@ class EmbeddingService:
         if self._disk is not None:
             self._disk.forget(digest_text(text) for text in texts)
 
+    def embed_anew(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
+        """Replace all vectors and return the number of items; 0 without an embedder."""
+        return self.embed(spaces, progress) if self.forget_vectors() else 0
+
     def embed(self, spaces: Sequence[str], progress: Progress | None = None) -> int:
         """Embed the items without a vector and return their number."""
         if self._embedder is None:
@@ -287,10 +291,14 @@ class EmbeddingService:
         """Cut all items to this size, by default the stored one, as far as the embedder reads."""
         self._sizing.resegment(self._sizing.resolve(passage_size))
 
-    def put_vectors(self, vectors: Mapping[Key, Vector]) -> None:
-        """Store ready vectors."""
-        if vectors:
-            self._stores.vectors.put_vectors(vectors, self._fingerprint(vectors))
+    def put_vectors(self, vectors: Mapping[Key, Vector]) -> tuple[str, ...]:
+        """Store the ready vectors of stored items; return what could not be done."""
+        try:
+            if vectors:
+                self._stores.vectors.put_vectors(vectors, self._fingerprint(vectors))
+        except Unavailable as error:
+            return (f"{len(vectors)} items are stored, but their vectors are not: {error}",)
+        return ()
 
     def validate_vectors(
         self, items: Sequence[Item], vectors: Sequence[Sequence[float]] | None

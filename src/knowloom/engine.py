@@ -79,9 +79,8 @@ class Engine:
         records: Path | None = None,
         query_timeout_s: float = QUERY_TIMEOUT_S,
         reranking: Reranking | None = None,
-        llm: LLM | None = None,
     ) -> None:
-        self._stores, self.llm = stores, llm  # the default of `ingest`
+        self._stores = stores
         self.agents = agents  # by name
         self.retrieval = retrieval
         self._scanner = builtin_scanner() if secrets is None else secrets
@@ -138,9 +137,9 @@ class Engine:
         ready = self._embedding.validate_vectors(new, vectors)
         diff.reject_dangling(new_edges, {item.key for item in new}, self._stores)
         report = self._commits.write(new, new_edges, expected)
-        self._embedding.put_vectors(ready)
+        problems = self._embedding.put_vectors(ready)
         spaces = {item.space for item in new}
-        problems = self._commits.catch_up(
+        problems += self._commits.catch_up(
             sorted(spaces | {edge.space for edge in new_edges}),
             embed=embed and vectors is None,
             embed_spaces=sorted(spaces),
@@ -182,7 +181,7 @@ class Engine:
         self,
         text: str,
         *,
-        llm: LLM | None = None,
+        llm: LLM,
         space: str | None = None,
         record_dir: str | Path | EllipsisType | None = ...,
         entity: str | None = None,
@@ -191,7 +190,7 @@ class Engine:
         progress: Progress | None = None,
         **options: Unpack[IngestArguments],
     ) -> Ingested:
-        """Structure free text with a language model, by default that of `open`, and store it.
+        """Structure free text with a language model and store the result.
 
         Each run writes a check-in record to `record_dir`, by default beside the knowledge file;
         text that has a record is not sent to the model again. None writes no record. `entity` is
@@ -202,7 +201,7 @@ class Engine:
         at = validation.validate_time("now", self.reader.now() if now is None else now)
         target = self.reader.choose_space(space)
         request = pipeline.build_request(text, target, entity, records, at, options)
-        return pipeline.ingest(request, llm or self.llm, self._knowledge(embed, progress), progress)
+        return pipeline.ingest(request, llm, self._knowledge(embed, progress), progress)
 
     def replay(self, folder: str | Path, *, space: str | None = None, embed: bool = True) -> Report:
         """Load a check-in record again without a language model, by default into its space."""
@@ -248,9 +247,7 @@ class Engine:
             self._stores.composite.repair(self.reader.now())
         spaces = [info.name for info in self._stores.items.spaces()]
         self._stores.words.rebuild_words(self.reader.iterate_items(Filter(tuple(spaces))))
-        embedded = 0
-        if self._embedding.forget_vectors():
-            embedded = self._embedding.embed(self.reader.resolve_spaces(), progress)
+        embedded = self._embedding.embed_anew(self.reader.resolve_spaces(), progress)
         self.maintenance.relink(progress)
         return embedded
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from pathlib import Path
@@ -179,6 +180,14 @@ def test_a_deleted_key_file_refuses_every_key(guarded_client: TestClient, keyrin
     text = create_secret(keyring)
     keyring.path.unlink()
     assert guarded_client.get("/api/spaces", headers=bearer(text)).status_code == 401
+
+
+def test_a_file_left_by_a_killed_process_stops_no_change(keyring: Keyring) -> None:
+    partial = keyring.path.with_name(f"{keyring.path.name}.partial")
+    partial.write_text("")
+    os.utime(partial, (1, 1))
+    create_secret(keyring)
+    assert len(keyring.keys()) == 1 and not partial.exists()
 
 
 def test_concurrent_additions_store_all_keys(keyring: Keyring) -> None:

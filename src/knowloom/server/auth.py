@@ -8,11 +8,12 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
-from time import sleep
+from time import sleep, time
 
 from knowloom import codec, tiers, validation
 from knowloom.errors import Corrupt, Forbidden, Invalid, NotFound, Unavailable, unknown_name
@@ -22,6 +23,7 @@ from knowloom.wire import JsonObject
 
 ROLES = ("viewer", "editor", "admin")  # each includes the ones before it
 ALL_SPACES = "*"
+STALE_S = 5.0  # after which a file that is being written was left behind
 LOCK_TRIES = 100
 LOCK_PAUSE_S = 0.05
 
@@ -174,6 +176,7 @@ class Keyring:
                 os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
                 return partial
             except FileExistsError:
+                _remove_stale(partial)
                 sleep(LOCK_PAUSE_S)
             except OSError as error:
                 raise self._unwritable(error) from error
@@ -198,6 +201,13 @@ class Keyring:
             raise Unavailable(f"cannot read keys from {path!r}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Invalid) as error:
             raise Corrupt(f"{path!r} is not a key file: {type(error).__name__}") from error
+
+
+def _remove_stale(partial: Path) -> None:
+    """Delete the file of a process that was killed: a write takes milliseconds."""
+    with suppress(FileNotFoundError):
+        if time() - partial.stat().st_mtime > STALE_S:
+            partial.unlink()
 
 
 def _write_keys(path: Path, keys: Iterable[ApiKey]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from hashlib import blake2b
 from multiprocessing.context import BaseContext
 from threading import Lock
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
+
+LOCK_TIMEOUT_S = 0.25
 
 
 class Buckets(Protocol):
@@ -19,6 +21,14 @@ class Buckets(Protocol):
     def __setitem__(self, key: str, value: tuple[float, float]) -> None: ...
 
 
+class TimedLock(Protocol):
+    """A lock of threads or of processes."""
+
+    def acquire(self, *, timeout: float) -> bool: ...
+
+    def release(self) -> None: ...
+
+
 class RateLimiter:
     """A token bucket per key: it refills at the allowed rate and holds a minute's worth."""
 
@@ -26,7 +36,7 @@ class RateLimiter:
         self._per_minute = per_minute
         self._clock = clock
         self._buckets: Buckets = _LocalBuckets()
-        self._lock: AbstractContextManager[Any] = Lock()
+        self._lock: TimedLock = Lock()
 
     @classmethod
     def shared(cls, per_minute: int, processes: BaseContext) -> RateLimiter:
@@ -40,11 +50,16 @@ class RateLimiter:
         if not self._per_minute:
             return 0.0
         now = self._clock()
-        with self._lock:
+        # It is held for microseconds: whoever holds it longer was killed, and never releases it.
+        self._lock.acquire(timeout=LOCK_TIMEOUT_S)
+        try:
             used, since = self._buckets[key]
             used = max(0.0, used - (now - since) * self._per_minute / 60)
             left = self._per_minute - used
             self._buckets[key] = (used + 1 if left >= 1 else used, now)
+        finally:
+            with suppress(ValueError, RuntimeError):  # another process released it meanwhile
+                self._lock.release()
         return 0.0 if left >= 1 else (1 - left) * 60 / self._per_minute
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from os import getpid
 from threading import Lock, local
 from types import TracebackType
 from typing import Any, TypeVar
@@ -79,6 +80,17 @@ class ReadConnection:
         return view
 
 
+def check_process(path: str, process: int) -> None:
+    """Raise Unavailable in a process that was forked from the one with this id.
+
+    It shares the locks of SQLite's connections with its parent, which could damage the file.
+    """
+    if getpid() != process:
+        raise Unavailable(
+            f"{path!r} was opened before this process was forked: open it again here", "forked"
+        )
+
+
 class ReadPool:
     """Read connections to one file: as many as threads have read at the same time."""
 
@@ -88,6 +100,7 @@ class ReadPool:
         self._idle: list[ReadConnection] = [ReadConnection(path)]
         self._lock = Lock()
         self._closed = False
+        self._process = getpid()
 
     def close(self) -> None:
         with self._lock:
@@ -97,6 +110,7 @@ class ReadPool:
             self._idle.clear()
 
     def acquire(self) -> ReadConnection:
+        check_process(self.path, self._process)
         with self._lock:
             if self._closed:
                 raise Unavailable(f"{self.path!r} was closed", "closed")

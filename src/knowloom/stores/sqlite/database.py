@@ -261,8 +261,8 @@ def translate_errors(path: str) -> Iterator[None]:
         raise _damaged_file(path, error) from error
     except apsw.FullError as error:
         raise Unavailable(
-            f"no space left while writing {path!r}: this write was rolled back, "
-            "earlier writes are kept; free some space and retry",
+            f"no space left while writing {path!r}: this step was rolled back, "
+            "earlier ones are stored; free some space and retry",
             "disk_full",
         ) from error
     except apsw.ReadOnlyError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from os import getpid
 from threading import Lock
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ from knowloom.stores.sqlite.connections import (
     ReadConnection,
     ReadPool,
     ReadTransaction,
+    check_process,
 )
 from knowloom.stores.sqlite.damage import derived, rebuild
 from knowloom.stores.sqlite.damage.derived import DECODING_ERRORS
@@ -64,7 +66,7 @@ class SqliteStore:
         self._path = path
         self._readers = ReadPool(path)
         self._writer: apsw.Connection | None = None
-        self._write_lock = Lock()
+        self._write_lock, self._process = Lock(), getpid()
         self._closed = False
 
     @classmethod
@@ -93,6 +95,7 @@ class SqliteStore:
 
     @contextmanager
     def _open_writer(self) -> Iterator[apsw.Connection]:
+        check_process(self._path, self._process)
         with self._write_lock, translate_errors(self._path):
             if self._closed:
                 raise Unavailable(f"{self._path!r} was closed", "closed")
@@ -345,10 +348,8 @@ class SqliteStore:
         self._write(lambda connection: auto_links.forget_links(connection, rules))
 
     def link_rules(self) -> str:
-        query = "SELECT value FROM meta WHERE key = 'link_rules'"
         with self._index("graph") as reader:
-            ((rules,),) = reader.connection.execute(query)
-        return str(rules)
+            return auto_links.read_rules(reader.connection)
 
     def common_labels(self, space: str, labels: Sequence[str]) -> set[str]:
         with self._space_reader(space) as (reader, view):

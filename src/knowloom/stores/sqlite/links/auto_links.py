@@ -119,6 +119,12 @@ def forget_links(connection: apsw.Connection, rules: str) -> None:
     connection.execute("UPDATE meta SET value = ? WHERE key = 'link_rules'", (rules,))
 
 
+def read_rules(connection: apsw.Connection) -> str:
+    """Return the rules that the knowledge was last linked by."""
+    ((rules,),) = connection.execute("SELECT value FROM meta WHERE key = 'link_rules'")
+    return str(rules)
+
+
 def frequent_labels(
     connection: apsw.Connection, view: SpaceView, labels: Iterable[str]
 ) -> set[str]:
