@@ -18,11 +18,10 @@ from knowloom.errors import Conflict, Invalid, NotFound, Unavailable
 from knowloom.files import KEYS_SUFFIX, RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
 from knowloom.operations.backups import Restored, write_keys
-from knowloom.ports import LLM, Embedder, LLMSettings, NameFinder, Reranker, Salvaged, Stores
+from knowloom.ports import Embedder, NameFinder, Reranker, Salvaged, Stores
 from knowloom.recipes import Agent
 from knowloom.registry import (
     load_restorer,
-    open_llm,
     open_name_finder,
     open_stores,
     resolve_embedder,
@@ -59,16 +58,13 @@ def open(
     query_timeout_s: float = QUERY_TIMEOUT_S,
     rerank: str | Reranker | None = None,
     rerank_settings: Mapping[str, Any] | None = None,
-    llm: str | LLM | None = None,
-    llm_settings: LLMSettings | None = None,
     **roles: str,
 ) -> Engine:
     """Open knowledge: a path such as "knowledge.db", "memory:" or a URL.
 
     `metadata=` (profiles), `words=`, `vectors=` and `graph=` put a layer elsewhere, such as
     "file:profiles/". `embedder` is a name ("minilm", "openai:MODEL@URL"), an object, or None for
-    words only; `rerank` a reranker of the best hits ("onnx:FOLDER", "cohere:MODEL", an object);
-    `llm` the language model of `ingest` ("openai:MODEL@URL", an object).
+    words only; `rerank` a reranker of the best hits ("onnx:FOLDER", "cohere:MODEL", an object).
     `links` selects the automatic edges ([] for none), `names` a name finder for them. Items with
     secrets are refused unless `secrets` is "allow". `cache` is a file for embeddings; `agents` and
     `retrieval` are values or files. New texts are cut to `passage_size` characters.
@@ -90,7 +86,6 @@ def open(
         records=sibling_path(where, RECORDS_SUFFIX) if store_file(where) else None,
         query_timeout_s=validate_positive("query_timeout_s", query_timeout_s),
         reranking=reranking,
-        llm=open_llm(llm, **(llm_settings or {})) if isinstance(llm, str) and llm else llm or None,
     )
 
 

@@ -14,6 +14,8 @@ import knowloom
 from knowloom import Hit, Invalid, Item, format_items, get_counter, select_within_budget
 from text_strategies import any_text
 
+BAD_ITEMS: Any = [5]
+NO: Any = "no"
 FORMATS = ("markdown", "plain", "yaml", "json")
 
 
@@ -87,12 +89,12 @@ def test_an_unknown_model_is_estimated_and_strict_bounds_it() -> None:
     ("call", "message"),
     [
         (lambda: select_within_budget("abc", 10), "items must be a list"),  # type: ignore[arg-type]
-        (lambda: select_within_budget([5], 10), "items must be Item or Hit"),  # type: ignore[list-item]
+        (lambda: select_within_budget(BAD_ITEMS, 10), "items must be Item or Hit"),
         (lambda: select_within_budget([item("a"), item("a")], 10), "twice"),
         (lambda: select_within_budget([item("a")], -1), "max_tokens"),
         (lambda: select_within_budget([Hit(item("a"), float("nan"))], 10), "score"),
         (lambda: select_within_budget([Hit(item("a"), 2.0)], 10), "score"),
-        (lambda: select_within_budget([item("a")], 10, shorten="no"), "shorten"),  # type: ignore[arg-type]
+        (lambda: select_within_budget([item("a")], 10, shorten=NO), "shorten"),
         (lambda: format_items([item("a")], "html"), "available: json, markdown"),
     ],
 )

@@ -111,8 +111,8 @@ def _changes(
         place_after, chosen_after = new.get(key, (None, None))
         chosen = chosen_after or chosen_before
         assert chosen is not None
-        is_shown_twice = chosen_before is not None and chosen_after is not None
-        is_text_changed = is_shown_twice and chosen_before.text != chosen_after.text  # type: ignore[union-attr]
+        texts = {choice.text for choice in (chosen_before, chosen_after) if choice is not None}
+        is_text_changed = len(texts) == 2
         if place_before == place_after and not is_text_changed:
             continue
         title, reason = chosen.hit.item.title, "" if place_after else reasons.get(key, "")
@@ -122,7 +122,8 @@ def _changes(
 def _first_difference(first: bytes, second: bytes) -> int | None:
     if first == second:
         return None
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second)))  # noqa: B905
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _diff_text(before: str, after: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from knowloom.capabilities.memory.analytics import Analytics
     from knowloom.engine import Engine
     from knowloom.model import Problem
-    from knowloom.ports import Progress
+    from knowloom.ports import LLMSettings, Progress
 
 SPACE_ADVICE = ", with --space S, which may be repeated to search several"
 PART_SETTINGS = ("metadata", "words", "vectors", "graph")  # parts that may be in another store
@@ -43,8 +43,8 @@ class AnalyticsSettings(TypedDict):
     analytics_text: bool
 
 
-class ServerLLMSettings(TypedDict):
-    """The language model of a server, "" for none, its key, and the seconds of an answer."""
+class ServerSettings(AnalyticsSettings):
+    """Settings of a server: also its language model, "" for none, with its key and timeout."""
 
     llm: str
     llm_api_key: str
@@ -135,13 +135,18 @@ class Session:
         """Return the URL of every store in use, the main one first."""
         return [self.url(), *self._part_urls(self.settings()).values()]
 
-    def llm_settings(self) -> ServerLLMSettings:
-        """Return the settings of the language model of a server."""
+    def llm_settings(self) -> LLMSettings:
         settings = self.settings()
         key = settings.llm_api_key or settings.openai_api_key
+        return {"api_key": key, "timeout_s": settings.llm_timeout_s}
+
+    def server_settings(self) -> ServerSettings:
+        """Return the settings of a server for its language model and the analytics of memory."""
+        settings = self.settings()
         return {
+            **self.analytics_settings(),
             "llm": settings.llm,
-            "llm_api_key": key,
+            "llm_api_key": settings.llm_api_key or settings.openai_api_key,
             "llm_timeout_s": settings.llm_timeout_s,
         }
 

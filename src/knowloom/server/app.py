@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -19,6 +19,8 @@ from fastapi.staticfiles import StaticFiles
 from knowloom import __version__
 from knowloom.capabilities.memory.analytics import Analytics
 from knowloom.engine import Engine
+from knowloom.ports import LLM, LLMSettings
+from knowloom.registry import open_llm
 from knowloom.server import errors
 from knowloom.server.auth import Keyring
 from knowloom.server.jobs import JobBoard
@@ -85,23 +87,13 @@ def create_app(
     threads than cores only slow down the event loop. Without a keyring all requests are allowed.
     `rate` is a limiter and `jobs` a folder shared with other processes.
     """
-
     limits = limits or ServerLimits()
-    path = limits.analytics
-    analytics = Analytics(path, limits.analytics_text) if path else None
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = workers
-        with nullcontext() if analytics is None else closing(analytics):
-            yield
-
     bearer = HTTPBearer(auto_error=False, description="A key created with `knowloom keys add`")
     app = FastAPI(
         title="knowloom",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=_lifespan(workers),
         responses=ERRORS,
         dependencies=[Security(bearer), Depends(errors.reject_unknown_parameters)],
         redirect_slashes=False,
@@ -110,8 +102,8 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.engine, app.state.metrics, app.state.cpu_lock = kb, Metrics(), Lock()
-    app.state.keyring = keyring
-    app.state.jobs, app.state.analytics = JobBoard(jobs), analytics
+    app.state.keyring, app.state.jobs = keyring, JobBoard(jobs)
+    app.state.analytics, app.state.llm = _open_analytics(limits), _open_llm(limits)
     for family in FAMILIES:
         app.include_router(family.router)
     _add_documentation(app)
@@ -121,6 +113,30 @@ def create_app(
         GuardMiddleware, limits=limits, keyring=keyring, metrics=app.state.metrics, rate=rate
     )
     return app
+
+
+def _lifespan(workers: int) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Return the context of a running application: its threads, and the files that it closes."""
+
+    @asynccontextmanager
+    async def run(app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = workers
+        analytics = app.state.analytics
+        with nullcontext() if analytics is None else closing(analytics):
+            yield
+
+    return run
+
+
+def _open_analytics(limits: ServerLimits) -> Analytics | None:
+    """Open the file with statistics of memory requests, None for none."""
+    return Analytics(limits.analytics, limits.analytics_text) if limits.analytics else None
+
+
+def _open_llm(limits: ServerLimits) -> LLM | None:
+    """Open the language model of /api/ingest, None for none."""
+    settings: LLMSettings = {"api_key": limits.llm_api_key, "timeout_s": limits.llm_timeout_s}
+    return open_llm(limits.llm, **settings) if limits.llm else None
 
 
 def _add_documentation(app: FastAPI) -> None:

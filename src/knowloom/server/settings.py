@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from knowloom.errors import Invalid
@@ -20,7 +20,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Limits of the requests that the server accepts, and what it records of them."""
+    """Limits of the requests that the server accepts, and what it needs to serve them."""
 
     max_body: int = 20_000_000  # bytes
     requests_per_minute: int = 6000  # per key; 0 for no limit
@@ -28,6 +28,9 @@ class ServerLimits:
     body_timeout_s: float = 60  # for the headers, and then for the body, to arrive
     analytics: str = ""  # a file with statistics of memory requests; "" for none
     analytics_text: bool = False  # True: store the queries too
+    llm: str = ""  # the language model of /api/ingest, such as "openai:MODEL@URL"; "" for none
+    llm_api_key: str = field(default="", repr=False)
+    llm_timeout_s: float = 120  # of one answer
 
 
 def load_keyring(host: str, keys: Path) -> Keyring | None:

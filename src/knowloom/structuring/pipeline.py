@@ -96,10 +96,10 @@ def build_request(
 
 
 def ingest(
-    request: IngestRequest, llm: LLM | None, target: IngestTarget, progress: Progress | None = None
+    request: IngestRequest, llm: LLM, target: IngestTarget, progress: Progress | None = None
 ) -> Ingested:
     """Structure a text, unless it has a record, and load the result."""
-    if llm is None or not callable(getattr(llm, "complete", None)):
+    if not callable(getattr(llm, "complete", None)):
         example = "knowloom.open_llm('openai:MODEL')"
         raise Invalid(f"llm must be an LLM such as {example}, got {type(llm).__name__}")
     target.check_secrets(request.text)  # before it goes to a server and into a record

@@ -16,12 +16,14 @@ from structured_text import TEXT
 
 import knowloom
 from fake_llm import FakeLLM, Say
-from http_api import NOW, bearer, create_secret, serve_app
+from http_api import NOW, bearer, create_secret
 from knowloom import Client, Conflict, Engine, Forbidden, Invalid, NotFound, Unavailable
 from knowloom.cli.session import Session
 from knowloom.ports import Completion
+from knowloom.server.app import create_app
 from knowloom.server.auth import Keyring
 from knowloom.server.jobs import Job, JobBoard
+from knowloom.server.settings import ServerLimits
 from live_server import serving
 
 PIECE = {
@@ -31,31 +33,39 @@ PIECE = {
     "info_type": "instructions",
 }
 ANSWER = Say(json.dumps({"pieces": [PIECE]}))
-OpenKb = Callable[..., Engine]
+Limits = Callable[..., ServerLimits]
 
 
 @pytest.fixture
-def open_kb(tmp_path: Path) -> Iterator[OpenKb]:
-    """Open knowledge with a model that follows a script."""
+def kb(tmp_path: Path) -> Iterator[Engine]:
+    with knowloom.open(str(tmp_path / "knowledge.db"), embedder=None) as kb:
+        yield kb
+
+
+@pytest.fixture
+def model() -> Iterator[Limits]:
+    """Start a model that follows a script, and return the limits of a server that uses it."""
     with ExitStack() as stack:
 
-        def start(*script: Say | str) -> Engine:
+        def start(*script: Say | str) -> ServerLimits:
             server = stack.enter_context(FakeLLM(script))
-            return stack.enter_context(
-                knowloom.open(
-                    str(tmp_path / "knowledge.db"),
-                    embedder=None,
-                    llm=f"openai:fake@{server.base_url}",
-                    llm_settings={"api_key": "k", "retries": 0},
-                )
-            )
+            return ServerLimits(llm=f"openai:fake@{server.base_url}", llm_api_key="k")
 
         yield start
 
 
 @contextmanager
-def connect(kb: Engine, **options: Any) -> Iterator[Client]:
-    with serving(kb) as address, Client(address, **options) as client:
+def connect(kb: Engine, limits: ServerLimits | None = None) -> Iterator[Client]:
+    with serving(kb, None, limits) as address, Client(address) as client:
+        yield client
+
+
+@contextmanager
+def post_to(
+    kb: Engine, limits: ServerLimits | None = None, keyring: Keyring | None = None
+) -> Iterator[TestClient]:
+    app = create_app(kb, keyring, limits)
+    with TestClient(app, base_url="http://localhost") as client:
         yield client
 
 
@@ -70,9 +80,8 @@ def wait(client: TestClient, response: Any, **headers: Any) -> Any:
     raise AssertionError(job)
 
 
-def test_a_text_is_structured_and_stored_by_a_job(open_kb: OpenKb) -> None:
-    kb = open_kb(ANSWER)
-    with serve_app(kb) as client:
+def test_a_text_is_structured_and_stored_by_a_job(kb: Engine, model: Limits) -> None:
+    with post_to(kb, model(ANSWER)) as client:
         body = {"text": TEXT, "space": "team", "entity": "user:maya"}
         response = client.post("/api/ingest", json=body)
         assert response.json()["status"] == "waiting"
@@ -84,21 +93,21 @@ def test_a_text_is_structured_and_stored_by_a_job(open_kb: OpenKb) -> None:
     assert kb.get("refund-limit", space="team")[0].subject == "user:maya"
 
 
-def test_the_client_returns_the_result_of_the_engine(open_kb: OpenKb, tmp_path: Path) -> None:
-    kb = open_kb(ANSWER)
-    with connect(kb) as client:
+def test_the_client_returns_the_result_of_the_engine(
+    kb: Engine, model: Limits, tmp_path: Path
+) -> None:
+    with connect(kb, model(ANSWER)) as client:
         steps: list[tuple[str, int, int]] = []
         first = client.ingest(TEXT, space="team", progress=lambda *step: steps.append(step))
         second = client.ingest(TEXT, space="team")
     assert (first.report.added, first.duplicate, second.duplicate) == (1, False, True)
     assert first.record is not None
     assert (tmp_path / "knowledge.db.checkins" / first.record / "record.json").is_file()
-    assert first.layers == second.layers == kb.ingest(TEXT, space="team").layers
+    assert first.layers == second.layers
 
 
-def test_a_dry_run_stores_nothing(open_kb: OpenKb) -> None:
-    kb = open_kb(ANSWER)
-    with connect(kb) as client:
+def test_a_dry_run_stores_nothing(kb: Engine, model: Limits) -> None:
+    with connect(kb, model(ANSWER)) as client:
         result = client.ingest(TEXT, space="team", dry_run=True)
     assert result.layers["pieces"] and kb.reader.spaces() == []
 
@@ -113,23 +122,23 @@ def test_a_dry_run_stores_nothing(open_kb: OpenKb) -> None:
     ],
 )
 def test_a_failed_job_raises_the_error_of_the_engine(
-    open_kb: OpenKb, script: list[Any], text: str, error: type[Exception], code: str
+    kb: Engine, model: Limits, script: list[Any], text: str, error: type[Exception], code: str
 ) -> None:
-    with connect(open_kb(*script)) as client, pytest.raises(error) as caught:
+    with connect(kb, model(*script)) as client, pytest.raises(error) as caught:
         client.ingest(text, space="team", max_retries=0)
     assert caught.value.code == code  # type: ignore[attr-defined]
     assert "127.0.0.1" not in str(caught.value)
 
 
-def test_without_a_model_the_request_is_refused(tmp_path: Path) -> None:
-    with knowloom.open("memory:", embedder=None) as kb:
-        with connect(kb) as client, pytest.raises(Conflict, match="KNOWLOOM_LLM"):
-            client.ingest(TEXT, space="team")
-        with pytest.raises(Invalid, match="llm must be an LLM"):
-            kb.ingest(TEXT, space="team")
+def test_without_a_model_the_request_is_refused(kb: Engine) -> None:
+    with connect(kb) as client, pytest.raises(Conflict, match="KNOWLOOM_LLM") as caught:
+        client.ingest(TEXT, space="team")
+    assert caught.value.code == "no_llm"
 
 
-def test_a_job_needs_the_right_to_write_its_space(open_kb: OpenKb, keyring: Keyring) -> None:
+def test_a_job_needs_the_right_to_write_its_space(
+    kb: Engine, model: Limits, keyring: Keyring
+) -> None:
     reader = create_secret(keyring, reads=("team",))
     editor = create_secret(keyring, "editor", reads=(), writes=("team",))
     other = create_secret(keyring, "editor", reads=(), writes=("other",))
@@ -137,7 +146,7 @@ def test_a_job_needs_the_right_to_write_its_space(open_kb: OpenKb, keyring: Keyr
     lower = keyring.add("lower", tier="writer_pro", **limits)[1]
     filtered = keyring.add("filtered", tier="teams", where={"a": 1}, **limits)[1]
     body = {"text": TEXT, "space": "team"}
-    with serve_app(open_kb(ANSWER), keyring) as client:
+    with post_to(kb, model(ANSWER), keyring) as client:
         for secret in (reader, other, lower, filtered):
             response = client.post("/api/ingest", json=body, headers=bearer(secret))
             assert response.status_code == 403, response.text
@@ -150,8 +159,8 @@ def test_a_job_needs_the_right_to_write_its_space(open_kb: OpenKb, keyring: Keyr
 
 
 @pytest.mark.parametrize("id", ["x", "0" * 24, "..%2Fkeys", "0" * 23 + "G"])
-def test_unknown_jobs_are_not_found(open_kb: OpenKb, id: str) -> None:
-    with serve_app(open_kb()) as client:
+def test_unknown_jobs_are_not_found(kb: Engine, id: str) -> None:
+    with post_to(kb) as client:
         assert client.get(f"/api/jobs/{id}").status_code == 404
 
 
@@ -159,8 +168,8 @@ def test_unknown_jobs_are_not_found(open_kb: OpenKb, id: str) -> None:
     "change",
     [{"text": ""}, {"text": 5}, {"max_chars": 10}, {"max_retries": 21}, {"text": "a" * 2_000_001}],
 )
-def test_bad_fields_are_refused_at_once(open_kb: OpenKb, change: dict[str, Any]) -> None:
-    with serve_app(open_kb()) as client:
+def test_bad_fields_are_refused_at_once(kb: Engine, model: Limits, change: dict[str, Any]) -> None:
+    with post_to(kb, model()) as client:
         response = client.post("/api/ingest", json={"text": TEXT, "space": "team"} | change)
     assert response.status_code == 422
 
@@ -178,9 +187,10 @@ class Slow:
         return Completion(json.dumps({"pieces": [PIECE]}))
 
 
-def test_a_job_blocks_no_other_request_and_the_queue_is_bounded() -> None:
-    model = Slow()
-    with knowloom.open("memory:", embedder=None, llm=model) as kb, serve_app(kb) as client:
+def test_a_job_blocks_no_other_request_and_the_queue_is_bounded(kb: Engine) -> None:
+    model, app = Slow(), create_app(kb)
+    app.state.llm = model
+    with TestClient(app, base_url="http://localhost") as client:
         texts = [{"text": f"{TEXT} {number}", "space": "team"} for number in range(40)]
         responses = [client.post("/api/ingest", json=body) for body in texts]
         refused = [response for response in responses if response.status_code != 202]
@@ -192,12 +202,12 @@ def test_a_job_blocks_no_other_request_and_the_queue_is_bounded() -> None:
         assert wait(client, responses[0])["status"] == "done"
 
 
-def test_a_client_that_does_not_wait_longer_names_the_job() -> None:
-    model = Slow()
-    with knowloom.open("memory:", embedder=None, llm=model) as kb, connect(kb) as client:
-        with pytest.raises(Unavailable, match="goes on on the server") as caught:
-            client.ingest(TEXT, space="team", wait_s=0.01)
-        model.go.set()
+def test_a_client_that_does_not_wait_longer_names_the_job(kb: Engine, model: Limits) -> None:
+    with (
+        connect(kb, model("slow", ANSWER)) as client,
+        pytest.raises(Unavailable, match="goes on on the server") as caught,
+    ):
+        client.ingest(TEXT, space="team", wait_s=0.01)
     assert caught.value.code == "timeout"
 
 
@@ -232,23 +242,22 @@ def test_an_unexpected_error_is_a_failed_job_without_its_message(tmp_path: Path)
         board.get("0" * 24)
 
 
-def test_the_server_command_opens_the_model_of_the_settings(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_server_command_passes_the_model_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kb: Engine
 ) -> None:
     monkeypatch.setenv("KNOWLOOM_LLM", "openai:fake@http://127.0.0.1:1")
-    session = Session(str(tmp_path / "k.db"), "none", False, True)
-    with session.opener(create=True, needs_llm=True)() as kb:
-        assert kb.llm is not None and "fake" in kb.llm.name
-    with session.opener(create=True)() as kb:
-        assert kb.llm is None
+    monkeypatch.setenv("KNOWLOOM_LLM_API_KEY", "very-secret")
+    limits = ServerLimits(**Session(str(tmp_path / "k.db"), "none", False, True).server_settings())
+    assert "fake" in create_app(kb, None, limits).state.llm.name
+    assert "very-secret" not in repr(limits)
+    with pytest.raises(Invalid, match="nothing"):
+        create_app(kb, None, ServerLimits(llm="nothing:x"))
 
 
-def test_forbidden_is_the_error_of_a_client_without_the_right(
-    open_kb: OpenKb, keyring: Keyring
-) -> None:
+def test_forbidden_is_the_error_of_a_client_without_the_right(kb: Engine, keyring: Keyring) -> None:
     secret = create_secret(keyring, reads=("team",))
     with (
-        serving(open_kb(), keyring) as address,
+        serving(kb, keyring) as address,
         Client(address, key=secret) as client,
         pytest.raises(Forbidden),
     ):

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from knowloom import tiers
 from knowloom.errors import Conflict, Forbidden, Invalid
-from knowloom.ports import Progress
+from knowloom.ports import LLM, Progress
 from knowloom.server.dependencies import get_engine, get_key, get_tier, write_space
 from knowloom.server.jobs import Job, JobBoard
 from knowloom.server.schemas.ingest import IngestBody, JobResponse
@@ -30,7 +30,8 @@ def ingest(request: Request, body: IngestBody) -> JSONResponse:
     tiers.check_full(get_tier(request), "ingestion")
     if get_key(request).where:
         raise Forbidden("a key with a filter may not ingest: the model chooses what is stored")
-    if engine.llm is None:
+    llm: LLM | None = request.app.state.llm
+    if llm is None:
         raise Conflict("this server has no language model: start it with KNOWLOOM_LLM", "no_llm")
     if not body.text.strip():
         raise Invalid("text must not be empty")
@@ -45,6 +46,7 @@ def ingest(request: Request, body: IngestBody) -> JSONResponse:
     def run(progress: Progress) -> JsonObject:
         ingested = engine.ingest(
             body.text,
+            llm=llm,
             space=space,
             entity=body.entity,
             embed=body.embed,

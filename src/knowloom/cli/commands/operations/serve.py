@@ -120,21 +120,19 @@ def serve(
 
     address = (host, port, _keys_path(session, keys))
     settings.load_keyring(host, address[2])  # raises before a store is created
-    server_limits = settings.ServerLimits(
-        hosts=settings.accepted_hosts(host, allowed), **session.analytics_settings(), **limits
-    )
+    hosts = settings.accepted_hosts(host, allowed)
+    server_limits = settings.ServerLimits(hosts=hosts, **session.server_settings(), **limits)
     # The collector keeps every warning, and a server runs for long.
     logging.getLogger("knowloom").removeHandler(session.warnings)
     # Opening the store here reports errors before any process starts.
-    opener = session.opener(create=True, needs_embedder=count == 1, needs_llm=True)
-    with opener() as kb:
+    with session.open(create=True, needs_embedder=count == 1) as kb:
         if count == 1:
             from knowloom.server import process
 
             process.serve(kb, *address, workers=workers or cores, limits=server_limits, say=_echo)
     if count > 1:
         workers = workers or 2
-        opener = session.opener(create=True, needs_llm=True)
+        opener = session.opener(create=True)
         supervisor.run_processes(
             opener, *address, processes=count, workers=workers, limits=server_limits, say=_echo
         )
