@@ -130,13 +130,12 @@ def near_pairs(store: Any, space: str) -> set[tuple[frozenset[str], float]]:
     return {(frozenset((id, other)), cosine) for id, other, cosine in near.pairs}
 
 
-@pytest.mark.parametrize("seed", range(2))
 def test_random_writes_give_the_same_answers(
-    store: PostgresqlStore, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    store: PostgresqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(space_counters, "TAIL_SLOTS", 8)
     monkeypatch.setattr(space_counters, "BLOCK_SLOTS", 40)
-    sqlite, steps = SqliteStore.open(str(tmp_path / "k.db")), Steps(seed)
+    sqlite, steps = SqliteStore.open(str(tmp_path / "k.db")), Steps(1)
     for number in range(50):
         step = steps.step()
         for each in (sqlite, store):
