@@ -69,7 +69,7 @@ class Layer:
         if call.startswith("__"):
             raise AttributeError(call)
 
-        def run(*arguments: Any, **options: Any) -> Any:
+        def run(*arguments: object, **options: object) -> Any:
             try:
                 return getattr(self._store(), call)(*arguments, **options)
             except Unavailable as error:

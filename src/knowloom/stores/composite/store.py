@@ -346,8 +346,8 @@ class CompositeStore:
             names = self._space_names()
             parts = self._items.read_profiles(lambda store: [*scan_items(store, names)])
             profiles = [item.key for items in parts for item in items]
-            for own in self._items.read_profiles(lambda store: store.verify()):
-                problems += [*own, *describe_duplicates(self._primary.get(profiles))]
+            for defects in self._items.read_profiles(lambda store: store.verify()):
+                problems += [*defects, *describe_duplicates(self._primary.get(profiles))]
             checks: list[tuple[str, Callable[[], list[str]]]] = [
                 (role, partial(describe_items, role, self._primary, store, names))
                 for role, store in self._indexes()

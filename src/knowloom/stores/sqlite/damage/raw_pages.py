@@ -133,12 +133,12 @@ class RawDatabase:
 
     def _local_length(self, length: int, kind: int) -> int:
         usable = self._usable
-        most = usable - 35 if kind == TABLE_LEAF else (usable - 12) * 64 // 255 - 23
-        if length <= most:
+        maximum = usable - 35 if kind == TABLE_LEAF else (usable - 12) * 64 // 255 - 23
+        if length <= maximum:
             return length
-        least = (usable - 12) * 32 // 255 - 23
-        fitting = least + (length - least) % (usable - 4)
-        return fitting if fitting <= most else least
+        minimum = (usable - 12) * 32 // 255 - 23
+        fitting = minimum + (length - minimum) % (usable - 4)
+        return fitting if fitting <= maximum else minimum
 
     def _read_overflow(self, payload: bytes, number: int, length: int) -> tuple[bytes, list[int]]:
         pages: list[int] = []

@@ -77,8 +77,8 @@ def _salvage_pages(path: Path, target: Path, at: datetime) -> Salvaged:
     lost = sorted(_expected_keys(database, names).difference(items))
     with closing(connect(str(target), WRITER_CACHE_KB)) as connection:
         _write(connection, items, edges, at)
-    kept = tuple(sorted(key for key in doubtful if key in items))
-    return Salvaged(len(items), len(edges), tuple(lost), kept)
+    uncertain = tuple(sorted(key for key in doubtful if key in items))
+    return Salvaged(len(items), len(edges), tuple(lost), uncertain)
 
 
 def _read_with_log(path: Path, target: Path) -> bytes:
