@@ -221,12 +221,13 @@ def test_a_server_uses_its_settings_unless_a_request_overrides_them():
     from knowloom.server.routes.context import build_context
     from knowloom.server.schemas.context import ContextRequest
 
+    tier = TIERS["enterprise"]
     with knowloom.open("memory:", embedder=None) as kb:
         kb.add(ITEMS)
         at = {"query": QUESTION, "tenant_ids": ["kings"], "now": "2026-01-01T00:00:00Z"}
         other = kb.with_retrieval(RetrievalSettings(bm25_weight=0.9, vector_weight=0.1))
         digests = [
-            build_context(engine, ContextRequest(**at, **weights), TIERS["enterprise"]).digest
+            build_context(engine, ContextRequest(**at, **weights), ["kings"], tier).digest
             for engine, weights in (
                 (kb, {}),
                 (other, {}),
@@ -234,7 +235,7 @@ def test_a_server_uses_its_settings_unless_a_request_overrides_them():
             )
         ]
         explicit = build_context(
-            kb, ContextRequest(**at, bm25_weight=0.6, vector_weight=0.4), TIERS["enterprise"]
+            kb, ContextRequest(**at, bm25_weight=0.6, vector_weight=0.4), ["kings"], tier
         ).digest
     assert digests[0] != digests[1] and digests[2] == explicit
 
@@ -262,6 +263,6 @@ def test_option_lists_of_other_surfaces_agree():
 
 
 @pytest.mark.parametrize("call", ["context", "search"])
-def test_a_query_names_its_spaces(kings, call):
-    with pytest.raises(Invalid, match="spaces must be a list of names, got None"):
-        getattr(kings, call)(QUESTION, spaces=None)
+def test_the_spaces_of_a_query_are_a_list(kings, call):
+    with pytest.raises(Invalid, match="spaces must be a list of names, got 'kings'"):
+        getattr(kings, call)(QUESTION, spaces="kings")
