@@ -262,7 +262,7 @@ def translate_errors(path: str) -> Iterator[None]:
     except apsw.FullError as error:
         raise Unavailable(
             f"no space left while writing {path!r}: this step was rolled back, "
-            "earlier ones are stored; free some space and retry",
+            "earlier writes are kept; free some space and retry",
             "disk_full",
         ) from error
     except apsw.ReadOnlyError as error:
