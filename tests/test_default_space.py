@@ -123,7 +123,7 @@ class TestSeveralSpaces:
 
     def test_a_long_list_is_cut(self, kb: Engine) -> None:
         fill(kb, *(f"s{number:02}" for number in range(30)))
-        with pytest.raises(Invalid, match="s19 and 10 more$"):
+        with pytest.raises(Invalid, match=r"s19 and 10 more$"):
             kb.search("tent")
 
 

@@ -152,7 +152,7 @@ def test_two_names_of_a_value_are_merged_unless_they_differ():
         assert merge_names(values, names) == {"top_k": 5}
     assert merge_names({"top_k": None, "limit": 5, "x": 1}, names) == {"top_k": 5, "x": 1}
     assert merge_names({"x": 1}, names) == {"x": 1}
-    with pytest.raises(Invalid, match="top_k and limit are the same: .* got top_k=5 and limit=6"):
+    with pytest.raises(Invalid, match=r"top_k and limit are the same: .* got top_k=5 and limit=6"):
         merge_names({"top_k": 5, "limit": 6}, names)
 
 

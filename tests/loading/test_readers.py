@@ -96,7 +96,7 @@ class TestFiles:
     ) -> None:
         kb.add([Item("x", space, text="x") for space in ("one", "two")])
         (tmp_path / name).write_text('{"id": "y", "text": "# Y"}')
-        with pytest.raises(knowloom.Invalid, match="does not name its space|one of one, two"):
+        with pytest.raises(knowloom.Invalid, match=r"does not name its space|one of one, two"):
             kb.load(tmp_path / name)
         assert kb.load(tmp_path / name, space="two").added == 1
 

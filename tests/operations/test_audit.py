@@ -74,7 +74,7 @@ def test_entries_are_filtered_and_paged(kb: Engine) -> None:
     pages = [audit(limit=3), audit(limit=3, before=audit(limit=3)[-1].number)]
     assert [entry for page in pages for entry in page] == audit()
     for options in ({"limit": 0}, {"before": 0}, {"id": 3}, {"since": "monday"}):
-        assert failure(lambda options=options: audit(**options))[0] is Invalid  # type: ignore[arg-type]
+        assert failure(lambda options=options: audit(**options))[0] is Invalid
 
 
 def test_the_times_of_entries_compare_as_times(kb: Engine) -> None:
@@ -163,7 +163,7 @@ def test_the_client_administers_as_the_engine_does(tmp_path: Path) -> None:
         assert [holder.path for holder in remote.purge("a", space="s").backups] == [backup.path]
         assert remote.audit() == kb.maintenance.audit()
         options = {"id": "a", "actions": ["purge"], "since": NOW, "limit": 5}
-        assert remote.audit(["s"], **options) == kb.maintenance.audit(["s"], **options)  # type: ignore[arg-type]
+        assert remote.audit(["s"], **options) == kb.maintenance.audit(["s"], **options)
         assert failure(lambda: remote.purge("b", space="none"))[1] == "unknown_space"
 
 
@@ -189,11 +189,11 @@ def test_the_shell_backs_up_purges_and_restores(
     run("add", "--space", "s", "--id", "a", "--text", "private words")
     backup = str(run("backup", "--to", "b/", "--keep", "2")["path"])
     assert run("purge", "a", "--space", "s", "--yes")["backups"] == [{"path": backup, "reason": ""}]
-    assert run("audit", "--action", "purge")["entries"][0]["actor"] == "local"  # type: ignore[index]
+    assert run("audit", "--action", "purge")["entries"][0]["actor"] == "local"
     assert run("retention", "--space", "s", "--days", "9")["retention"] == {"s": 9}
-    assert run("restore", "--from", backup, status=1)["error"]["code"] == "exists"  # type: ignore[index]
+    assert run("restore", "--from", backup, status=1)["error"]["code"] == "exists"
     run("restore", "--from", backup, "--overwrite")
     assert run("get", "a", "--space", "s")["items"]
-    assert len(run("backup", "--list")["backups"]) == 1  # type: ignore[arg-type]
+    assert len(run("backup", "--list")["backups"]) == 1
     for wrong in (["restore"], ["restore", "a", "--from", backup], ["purge", "a", "--space", "s"]):
         run(*wrong, status=2)

@@ -225,7 +225,7 @@ def test_invalid_requests_are_refused(kb: Engine) -> None:
     fill(kb)
     maintenance = kb.maintenance
     assert failure(lambda: maintenance.purge("secret", space="none"))[1] == "unknown_space"
-    assert failure(lambda: maintenance.purge([1], space="s"))[0] is Invalid  # type: ignore[list-item]
+    assert failure(lambda: maintenance.purge([1], space="s"))[0] is Invalid
     assert maintenance.purge("never", space="s").missing == ("never",)
     for days in (-1, 1.5, True, 10**9):
         refused = failure(lambda days=days: maintenance.set_retention("s", days))

@@ -10,9 +10,8 @@ import logging
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from threading import local
+from threading import Lock, local
 from typing import Any
 
 import apsw
@@ -21,15 +20,17 @@ log = logging.getLogger(__name__)
 
 NAME = "knowloom"
 _THREAD = local()
+_LOCK = Lock()
 RESERVED = 8  # bytes at the end of each page, of which the checksum has the first four
 HEADER = 100  # bytes at the start of the file
 PAGE_SIZE_AT, RESERVED_AT = 16, 20  # offsets in the header
 
 
-@cache
 def register_vfs() -> str:
     """Register the VFS once, and return its name for `apsw.Connection`."""
-    _REGISTERED.append(ChecksumVFS())
+    with _LOCK:
+        if not _REGISTERED:
+            _REGISTERED.append(ChecksumVFS())
     return NAME
 
 
