@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from knowloom.errors import Invalid, unknown_name
+from knowloom.errors import HIDDEN, Invalid, hide_secrets, unknown_name
 from knowloom.files import read_toml
 
 FILE = "knowloom.toml"
 DEFAULT = "default"
-HIDDEN = "********"
 TEMPLATE_HEAD = """\
 # Settings of knowloom. Each line "# name = value" has the default: remove the # to change it.
 # The environment takes precedence over this file: KNOWLOOM_STORE for `store`.
@@ -26,9 +24,6 @@ TEMPLATE_TABLES = """\
 # walk_onward = 0.6
 """
 # Passwords in URLs, and secrets in their parameters.
-_PASSWORD = re.compile(
-    r"(://[^:/\s]*:)[^/\s]+(?=@)|([?&](?:[\w-]*key|token|password|secret)=)[^&\s]+", re.I
-)
 TABLES = ("agents", "retrieval")  # settings that name a file, or are tables of knowloom.toml itself
 
 
@@ -148,11 +143,6 @@ def trace(environ: Mapping[str, str], folder: Path = Path(".")) -> list[TracedSe
         )
         for spec in fields(Settings)
     ]
-
-
-def hide_secrets(url: str) -> str:
-    """Return the URL without its password and the secrets in its parameters."""
-    return _PASSWORD.sub(lambda match: f"{match[1] or match[2]}{HIDDEN}", url)
 
 
 def config_file(environ: Mapping[str, str], folder: Path = Path(".")) -> Path:

@@ -19,6 +19,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 MAX_LISTED = 20  # names in the message of an error
+HIDDEN = "********"
+# A password may contain any character, "@" and "/" included.
+_SECRETS = re.compile(
+    r"(//[^:/@\s]*:).*(?=@)|([?&](?:[\w-]*key|token|password|secret)=)[^&\s]+", re.I | re.S
+)
 
 
 class KnowloomError(Exception):
@@ -81,14 +86,14 @@ class MissingExtra(Unavailable):
     code = "missing_extra"
 
 
-def hide_password(url: object) -> str:
-    """Return a URL for a message, without its password."""
-    return re.sub(r"(//[^:/@]*):.*@", r"\1:***@", str(url), flags=re.DOTALL)
+def hide_secrets(url: object) -> str:
+    """Return a URL for a message, without its password and the secrets in its parameters."""
+    return _SECRETS.sub(lambda match: f"{match[1] or match[2]}{HIDDEN}", str(url))
 
 
 def invalid_store_url(url: object) -> Invalid:
     """Return the error for a URL that names no store."""
-    url = hide_password(url) if isinstance(url, str) else url
+    url = hide_secrets(url) if isinstance(url, str) else url
     examples = "knowledge.db, sqlite:///knowledge.db, sqlite:////data/knowledge.db or memory:"
     return Invalid(f"a store must be a path or a URL such as {examples}, got {url!r}")
 

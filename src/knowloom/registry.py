@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from knowloom.errors import (
     Invalid,
     MissingExtra,
-    hide_password,
+    hide_secrets,
     invalid_store_url,
     unknown_name,
 )
@@ -92,7 +92,7 @@ def _resolve_urls(url: str, roles: Mapping[str, str]) -> dict[str, str]:
         for role in ROLES:
             if role != "metadata" and urls[role] == metadata:
                 remedy = "store the profiles apart, or with the items"
-                shown = hide_password(metadata)
+                shown = hide_secrets(metadata)
                 raise Invalid(f"metadata and {role} must not both be {shown!r}: {remedy}")
     return urls
 
@@ -108,7 +108,7 @@ def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     supported = getattr(adapter, "ROLES", ROLES)
     for role in roles:
         if role not in supported:
-            shown, roles = hide_password(url), ", ".join(supported)
+            shown, roles = hide_secrets(url), ", ".join(supported)
             raise Invalid(f"{shown!r} cannot store {role}; it supports: {roles}")
     return adapter.open(path.removeprefix("///" if scheme == "sqlite" else "//"))
 

@@ -18,7 +18,7 @@ import click
 
 from knowloom import config
 from knowloom.cli.streams import standard_output
-from knowloom.errors import Invalid, KnowloomError, NotFound, unknown_name
+from knowloom.errors import Invalid, KnowloomError, NotFound, hide_secrets, unknown_name
 from knowloom.files import sibling_path, store_file
 from knowloom.wire import JsonObject
 from knowloom.wire.knowledge import error_to_json
@@ -129,7 +129,7 @@ class Session:
     def location(self) -> str:
         """Return the absolute path of the knowledge, or its URL without a password."""
         file = store_file(self.url())
-        return str(file.absolute()) if file else config.hide_secrets(self.url())
+        return str(file.absolute()) if file else hide_secrets(self.url())
 
     def urls(self) -> list[str]:
         """Return the URL of every store in use, the main one first."""
@@ -198,7 +198,7 @@ class Session:
         """Return the parts kept in other stores, which belong to the store of the settings."""
         parts = {name: url for name in PART_SETTINGS if (url := getattr(settings, name))}
         if parts and self.db not in (None, settings.store):
-            shown = config.hide_secrets(str(self.db))
+            shown = hide_secrets(str(self.db))
             raise Invalid(
                 f"--db {shown!r} is not the store whose {', '.join(parts)} the settings name: "
                 "set KNOWLOOM_STORE, or clear those settings"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Lock, local
 from typing import Any, TypeVar
 
-from knowloom.errors import MissingExtra, Unavailable
+from knowloom.errors import MissingExtra, Unavailable, hide_secrets
 from knowloom.model import Edge, Key
 from knowloom.ports import ItemStore
 
@@ -46,7 +46,7 @@ class Layer:
         if self._opened is None:
             with self._lock:
                 if self._closed:
-                    raise Unavailable(f"{self._url!r} was closed", "closed")
+                    raise Unavailable(f"{hide_secrets(self._url)!r} was closed", "closed")
                 if self._opened is None:
                     self._opened = self._open()
         return self._opened

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from knowloom.errors import Invalid, hide_password, unknown_name
+from knowloom.errors import Invalid, hide_secrets, unknown_name
 
 DEFAULT_PORT = 5432
 DEFAULT_SCHEMA = "knowloom"
@@ -56,7 +56,7 @@ class Address:
 
 def parse_address(url: str) -> Address:
     """Parse "user:password@host:port/database?option=value"."""
-    shown = hide_password(f"postgresql://{url}")
+    shown = hide_secrets(f"postgresql://{url}")
     if "\0" in url:
         raise Invalid(f"a PostgreSQL URL must not contain NUL characters, got {shown!r}")
     try:
