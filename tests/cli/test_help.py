@@ -42,6 +42,15 @@ NOT_RUN = (
 )  # they need a server, an existing key or an LLM
 
 
+NEEDED = {  # commands that write the files of an example
+    "knowloom restore --from knowledge.backup --db restored.db": ("backup --to knowledge.backup",),
+    "knowloom diff before.json after.json": (
+        "context refund --space support --json > before.json",
+        "context refunds --space support --json > after.json",
+    ),
+}
+
+
 def examples(text: str, indent: int) -> list[str]:
     return re.findall(rf"^ {{{indent}}}(knowloom .+)$", text, re.M)
 
@@ -119,6 +128,12 @@ class TestHelp:
         needs_embedder = line.startswith("knowloom embed")
         source = request.getfixturevalue("embedded_store" if needs_embedder else "keyword_store")
         file = shutil.copy(source, tmp_path / "knowledge.db")
+        for needed in NEEDED.get(line, ()):
+            command, _, output = needed.partition(" > ")
+            result = run(command, db=file)
+            assert result.exit_code == 0, result.output
+            if output:
+                Path(output).write_text(result.stdout)
         _, *args = shlex.split(line.partition(" > ")[0])
         result = run(*args, db=file, embedder="minilm" if needs_embedder else "none")
         assert result.exit_code == 0, result.output

@@ -202,7 +202,7 @@ class TestRoute:
             {"top_k": 0},
             {"caps": {"context": -1}},
             {"scope": "mine"},
-            {"formats": {}},
+            {"formats": {"context": 3}},
             {"model": "x.json"},
             {"graph_traversal_depth": 11},
         ],

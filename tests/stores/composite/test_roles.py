@@ -26,7 +26,7 @@ from paths import ROOT
         (
             {"metadata": "carrier-pigeon:x"},
             Invalid,
-            "unknown store 'carrier-pigeon'; available: file, memory, networkx, sqlite",
+            "unknown store 'carrier-pigeon'; available: file, memory, networkx, postgresql, sqlite",
         ),
         (
             {"words": "file:x"},

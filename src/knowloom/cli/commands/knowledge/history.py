@@ -58,7 +58,6 @@ def history(session: Session, id: str, limit: int, space: str | None = None) -> 
     cls=Command,
     epilog=examples(
         "knowloom restore gift-card-refunds --space support --at 2099-01-31",
-        "knowloom restore gift-card-refunds --space support --at 2099-01-31 --json",
         "knowloom restore --from knowledge.backup --db restored.db",
     ),
 )
@@ -78,7 +77,7 @@ def restore(
     version: str | None = None,
     backup: str | None = None,
 ) -> None:
-    """Restore an item and the links it had at the time, or a whole store from a backup.
+    """Restore an item and its links, or a whole store from a backup.
 
     A deleted item needs neither --at nor --version: its last state is restored. A backup is
     verified first, and an existing store is replaced only with --overwrite.

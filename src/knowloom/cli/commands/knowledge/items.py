@@ -229,10 +229,10 @@ def export(
     where: Sequence[Mapping[str, Any]] = (),
     output: str | None = None,
 ) -> None:
-    """Write everything, or the items of a filter, as JSON Lines: the state of one moment.
+    """Write everything, or the items of a filter, as JSON Lines.
 
-    Of the items of a filter, the links between them are written. knowloom load reads it back
-    exactly. Links into spaces that are not exported need those spaces to be loaded.
+    It is the state of one moment. Of the items of a filter, the links between them are written.
+    knowloom load reads it back exactly. Links into spaces that are not exported need those spaces to be loaded.
     """
     from knowloom.engine import restrict
 

@@ -40,9 +40,7 @@ class AuditArguments(TypedDict, total=False):
 
 @click.command(
     cls=Command,
-    epilog=examples(
-        "knowloom backup", "knowloom backup --to backups/ --keep 7", "knowloom backup --list"
-    ),
+    epilog=examples("knowloom backup --to backups/ --keep 7", "knowloom backup --list"),
 )
 @click.option(
     "--to",
@@ -138,7 +136,6 @@ def _format_purged(purged: Purged) -> list[str]:
 @click.command(
     cls=Command,
     epilog=examples(
-        "knowloom retention",
         "knowloom retention --space support --days 90",
         "knowloom retention --space support --forever",
     ),
@@ -174,7 +171,6 @@ def retention(
 @click.command(
     cls=Command,
     epilog=examples(
-        "knowloom audit --limit 20",
         "knowloom audit --space support --item refund-policy --since 2099-01-01",
         "knowloom audit --action purge --json",
     ),
