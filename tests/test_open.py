@@ -66,7 +66,10 @@ def test_a_file_keeps_its_items_when_it_is_reopened(tmp_path):
                 ["k.db"],
             )
         ),
-        ("oracle://x", "unknown store 'oracle'; available: file, memory, networkx, postgresql, sqlite"),
+        (
+            "oracle://x",
+            "unknown store 'oracle'; available: file, memory, networkx, postgresql, sqlite",
+        ),
         ("a\0b.db", "is not a valid file name"),
         ("a\ud800.db", "is not a valid file name"),
     ],

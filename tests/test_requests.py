@@ -18,7 +18,6 @@ from knowloom import (
 REFUSED_REQUESTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"spaces": ["nowhere"]}, NotFound, "unknown space 'nowhere'; available: s"),
     ({"spaces": "s"}, Invalid, "spaces must be a list of names, got 's'"),
-    ({"spaces": None}, Invalid, "spaces must be a list of names, got None"),
     ({"spaces": {"s"}}, Invalid, "spaces must be a list of names"),
     ({"spaces": [5]}, Invalid, "spaces must be text, got int"),
     ({"text": 5}, Invalid, "query must be text of at most 100,000 characters"),

@@ -274,7 +274,8 @@ def test_the_cli_checks_answers_against_files_and_knowledge(tmp_path):
         False,
         {"space": "s", "id": "limits"},
     )
-    assert run(cli, ["check-answer", "x"]).exit_code == 2
+    missing = run(cli, ["check-answer", "x", "--db", str(Path("nowhere.db"))])
+    assert missing.exit_code == 1 and "nowhere.db" in missing.stderr
     assert run(cli, ["check-answer", "x", "--context", str(Path("nowhere"))]).exit_code == 1
 
 

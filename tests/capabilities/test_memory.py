@@ -175,7 +175,7 @@ class TestRemembering:
             memory.remember(**({"content": "Ada drinks tea"} | bad))
         assert list(kb.items()) == []
 
-    @pytest.mark.parametrize("workspace", [None, "", 7, "knowloom:loaded", "a\nb"])
+    @pytest.mark.parametrize("workspace", ["", 7, "knowloom:loaded", "a\nb"])
     def test_an_invalid_workspace_is_rejected(self, kb: Engine, workspace: Any) -> None:
         with pytest.raises(Invalid):
             Memory(kb, workspace)

@@ -195,11 +195,10 @@ def test_a_folder_without_knowledge_is_refused(kb, tmp_path):
         kb.load(tmp_path)
 
 
-def test_rows_without_any_space_are_reported(kb):
+def test_rows_without_any_space_are_of_the_default_space(kb):
     report = kb.load({"items": ROWS})
-    assert [row.why for row in report.skipped] == [
-        "space is missing: set one for the whole load, or one in each row"
-    ] * 2
+    assert (report.added, report.skipped) == (len(ROWS), ())
+    assert {item.space for item in kb.items()} == {"default"}
 
 
 def test_rows_beyond_the_size_of_a_batch_are_loaded_with_progress(kb, tmp_path):

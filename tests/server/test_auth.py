@@ -106,7 +106,7 @@ def test_a_bulk_load_cannot_link_into_a_space_that_the_key_may_not_read(
     assert (report["edges"], len(report["skipped"])) == (0, 1)
 
 
-def test_only_readable_spaces_are_listed_and_none_are_named_in_errors(
+def test_only_readable_spaces_are_listed_and_named_in_errors(
     guarded_client: TestClient, keyring: Keyring
 ) -> None:
     assert [
@@ -115,12 +115,16 @@ def test_only_readable_spaces_are_listed_and_none_are_named_in_errors(
             "/api/spaces", headers=bearer(create_secret(keyring))
         ).json()["spaces"]
     ] == ["support"]
-    response = guarded_client.post(
-        "/api/context",
-        json={"tenant_ids": ["nowhere"]},
-        headers=bearer(create_secret(keyring, reads=("*",))),
-    )
-    assert response.status_code == 404 and "analytics" not in response.text
+    responses = [
+        guarded_client.post(
+            "/api/context",
+            json={"query": "refund", "tenant_ids": ["nowhere"]},
+            headers=bearer(create_secret(keyring, reads=reads)),
+        )
+        for reads in (("*",), ("support",))
+    ]
+    assert [response.status_code for response in responses] == [404, 403]
+    assert ["analytics" in response.text for response in responses] == [True, False]
 
 
 @pytest.mark.parametrize("path", ["/api/explain", "/api/ask/context"])

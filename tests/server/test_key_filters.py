@@ -166,6 +166,14 @@ REQUESTS: list[Request] = [
     *(("GET", path, None) for path in ("/healthz", "/readyz", "/metrics")),
     *(("GET", f"/api/{name}", None) for name in ("stats", "verify")),
     *(("POST", f"/api/{name}", {}) for name in ("embed", "relink", "reindex")),
+    ("POST", "/api/diff", {"before": query(), "after": query(as_of="2099-01-01T00:00:00Z")}),
+    ("POST", "/api/ingest", {"space": "s", "text": "A refund takes a week."}),
+    ("GET", "/api/jobs/unknown", None),
+    *(("GET", f"/api/memory/{name}?workspace=s", None) for name in ("analytics", "queries")),
+    *(("GET", f"/api/{name}", None) for name in ("audit", "backups", "retention")),
+    ("POST", "/api/backup", {}),
+    ("POST", "/api/purge", {"space": "s", "ids": ["new"]}),
+    ("POST", "/api/retention", {"space": "s", "days": 30}),
 ]
 # Requests that name the hidden item ID; the answer is that for an id which was never stored.
 BY_ID: list[Request] = [

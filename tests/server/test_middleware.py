@@ -48,7 +48,7 @@ def test_same_origin_writes_are_accepted(client: TestClient) -> None:
     assert (
         client.post(
             "/api/context",
-            json={"query": "refund"},
+            json={"query": "refund", "spaces": ["support"]},
             headers={"origin": "http://localhost", "sec-fetch-site": "same-origin"},
         ).status_code
         == 200

@@ -9,6 +9,7 @@ from fastapi import Request
 
 from knowloom import tiers
 from knowloom.engine import Engine, act_as, restrict
+from knowloom.errors import Forbidden
 from knowloom.model import Problem
 from knowloom.server.auth import ALL_SPACES, ApiKey
 from knowloom.server.metrics import Metrics
@@ -32,6 +33,12 @@ def get_key(request: Request) -> ApiKey:
     """Return the key that the middleware accepted."""
     key: ApiKey = request.state.key
     return key
+
+
+def refuse_filter(request: Request, action: str) -> None:
+    """Raise Forbidden for a key with a filter, if an answer cannot be restricted to its items."""
+    if get_key(request).where:
+        raise Forbidden(f"a key with a filter may not {action}")
 
 
 def read_spaces(request: Request, spaces: Sequence[str] | None) -> list[str]:

@@ -102,7 +102,7 @@ def test_the_schema_describes_pages(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()
     operation = schema["paths"]["/api/items/{id}/read"]["get"]
     names = {parameter["name"] for parameter in operation["parameters"]}
-    assert names == {"id", "space", "page", "max_tokens", "passage", "model"}
+    assert names == {"id", "space", "page", "max_tokens", "passage", "model", "strict"}
     content = operation["responses"]["200"]["content"]["application/json"]["schema"]
     fields = schema["components"]["schemas"][content["$ref"].rpartition("/")[2]]["properties"]
     assert set(fields) == set(client.get(ROUTE).json())

@@ -250,7 +250,10 @@ class Memory:
             with self._open_request(text, vector, options) as request:
                 if request is not None:
                     recipe = _recipe(options)
-                    results, _ = search.search_memories(request, options, recipe, self._rankers)
+                    needs_graph = options.include_relationships and options.relationship_depth > 0
+                    results, _ = search.search_memories(
+                        request, options, recipe, self._rankers, needs_graph=needs_graph
+                    )
             self._count_access([result.memory.id for result in results], options)
             return results
 

@@ -60,10 +60,13 @@ def search_memories(
     options: MemorySearchOptions,
     recipe: Recipe,
     rankers: Mapping[str, Ranker],
+    *,
+    needs_graph: bool = False,
 ) -> tuple[list[SearchResult], list[Problem]]:
     """Return the most similar memories in the ranker's order, and what they were found without.
 
-    Similarity decides which memories are returned, the ranker in which order.
+    Similarity decides which memories are returned, the ranker in which order. With `needs_graph` a
+    failure of the graph is raised: the caller has no place to report it.
     """
     with span("search"):
         result = _search_similar(request, options, recipe)
@@ -71,7 +74,8 @@ def search_memories(
     for problem in result.problems:
         log.warning("memory: searched without the %s: %s", problem.part, problem.reason)
     with span("links"):
-        edges, graph_problems = _read_edges(request, [hit.item.key for hit in candidates])
+        keys = [hit.item.key for hit in candidates]
+        edges, graph_problems = _read_edges(request, keys, is_needed=needs_graph)
     problems = [*result.problems, *graph_problems]
     query = request.query
     with span("rank"):
@@ -128,7 +132,9 @@ def link_results(
     return _attach_links(results, _read_edges(request, keys)[0], options)
 
 
-def _read_edges(request: RetrievalRequest, keys: Sequence[Key]) -> tuple[list[Edge], list[Problem]]:
+def _read_edges(
+    request: RetrievalRequest, keys: Sequence[Key], *, is_needed: bool = False
+) -> tuple[list[Edge], list[Problem]]:
     """Return the explicit edges of memories, heaviest first; none if the graph has failed.
 
     Memories are found by words and vectors, for which the graph is not needed.
@@ -145,6 +151,8 @@ def _read_edges(request: RetrievalRequest, keys: Sequence[Key]) -> tuple[list[Ed
             automatic=False,
         )
     except Unavailable as error:
+        if is_needed:
+            raise
         log.warning("memory: links and neighbouring turns are not considered: %s", error)
         return [], [Problem.from_error("graph", error)]
     as_of = query.as_of

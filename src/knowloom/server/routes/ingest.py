@@ -8,9 +8,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from knowloom import tiers
-from knowloom.errors import Conflict, Forbidden, Invalid
+from knowloom.errors import Conflict, Invalid
 from knowloom.ports import LLM, Progress
-from knowloom.server.dependencies import get_engine, get_key, get_tier, write_space
+from knowloom.server.dependencies import (
+    get_engine,
+    get_key,
+    get_tier,
+    refuse_filter,
+    write_space,
+)
 from knowloom.server.jobs import Job, JobBoard
 from knowloom.server.schemas.ingest import IngestBody, JobResponse
 from knowloom.structuring.pipeline import IngestArguments
@@ -28,8 +34,7 @@ def ingest(request: Request, body: IngestBody) -> JSONResponse:
     """
     space, engine = write_space(request, body.space), get_engine(request)
     tiers.check_full(get_tier(request), "ingestion")
-    if get_key(request).where:
-        raise Forbidden("a key with a filter may not ingest: the model chooses what is stored")
+    refuse_filter(request, "ingest: the model chooses what is stored")
     llm: LLM | None = request.app.state.llm
     if llm is None:
         raise Conflict("this server has no language model: start it with KNOWLOOM_LLM", "no_llm")
@@ -65,6 +70,7 @@ def get_job(request: Request, id: str) -> JSONResponse:
     """Return the state of a job; it is available for a day after its end."""
     job = _get_board(request).get(id)
     get_key(request).check_write(job.space)
+    refuse_filter(request, "read jobs: their results are not filtered")
     return JSONResponse(_job_to_json(job))
 
 

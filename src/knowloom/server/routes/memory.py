@@ -21,6 +21,7 @@ from knowloom.server.dependencies import (
     get_tier,
     read_spaces,
     record_context,
+    refuse_filter,
     write_space,
 )
 from knowloom.server.schemas.fields import Name
@@ -119,6 +120,7 @@ def delete(request: Request, body: ForgetRequest) -> JSONResponse:
 @router.get("/analytics")
 def analytics(request: Request, workspace: Name | None = None) -> JSONResponse:
     """Summarise the recorded requests of the workspaces that the key may read."""
+    refuse_filter(request, "read analytics: they count hidden memories, too")
     key, rows = get_key(request), _get_analytics(request).summaries()
     tiers.check_full(get_tier(request), "memory")
     if workspace is not None:
@@ -133,6 +135,7 @@ def queries(
 ) -> JSONResponse:
     """Return the recorded queries of a workspace, oldest first; for admins."""
     get_key(request).check_role("admin")
+    refuse_filter(request, "read the queries of others")
     (space,) = read_spaces(request, None if workspace is None else [workspace])
     recorded = _get_analytics(request)
     if not recorded.keep_text:

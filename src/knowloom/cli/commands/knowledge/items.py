@@ -232,7 +232,8 @@ def export(
     """Write everything, or the items of a filter, as JSON Lines.
 
     It is the state of one moment. Of the items of a filter, the links between them are written.
-    knowloom load reads it back exactly. Links into spaces that are not exported need those spaces to be loaded.
+    knowloom load reads it back exactly. Links into spaces that are not exported need those spaces
+    to be loaded.
     """
     from knowloom.engine import restrict
 
