@@ -142,6 +142,11 @@ def test_no_document_forges_or_swallows_the_structure(text: str, budget: int) ->
     assert set(headings(part.text)) <= {("h2", 0, "Document"), ("h2", 0, "Notes")}
 
 
+@pytest.mark.parametrize("text", ["---\n\x85\n# x", "- a\n\x85\n## b\n\x85\n# c"])
+def test_no_blank_line_is_added_to_a_document(text: str) -> None:
+    assert text in assemble(text, max_tokens=None).text
+
+
 def test_the_pieces_of_a_part_are_unchanged() -> None:
     text = "\n\n".join(f"# Part {number}\n\n    code {number}" for number in range(40))
     assembly = assemble(text, max_tokens=120)

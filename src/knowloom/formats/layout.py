@@ -59,6 +59,7 @@ class Layout:
     # By section name, where it differs from `separator`.
     separators: Mapping[str, str] = field(default_factory=dict)
     closings: Mapping[str, str] = field(default_factory=dict)  # likewise, for `closing`
+    verbatim: frozenset[str] = frozenset()  # sections whose blocks are pieces of one text
     # True if a block depends only on the item's id, kind, type, texts, tags, properties and path.
     is_cacheable: bool = True
 
@@ -91,7 +92,7 @@ def assemble(layout: Layout, sections: Sequence[tuple[str, Sequence[str]]]) -> s
     """
     texts = [
         layout.opening(name)
-        + _join(blocks, layout.separators.get(name, layout.separator), layout.heading)
+        + _join_blocks(layout, name, blocks)
         + layout.closings.get(name, layout.closing)
         for name, blocks in sections
         if blocks
@@ -102,6 +103,11 @@ def assemble(layout: Layout, sections: Sequence[tuple[str, Sequence[str]]]) -> s
         texts = [_join(texts, layout.section_separator, layout.heading)]
     document = f"{layout.start}{layout.section_separator.join(texts)}{layout.end}"
     return document if layout.final_newline else document.rstrip("\n")
+
+
+def _join_blocks(layout: Layout, name: str, blocks: Sequence[str]) -> str:
+    heading = "" if name in layout.verbatim else layout.heading
+    return _join(blocks, layout.separators.get(name, layout.separator), heading)
 
 
 def _join(pieces: Sequence[str], separator: str, heading: str) -> str:

@@ -83,6 +83,7 @@ def assembly_layout(name: str, hits: Mapping[str, Sequence[Hit]]) -> Layout:
         closings={
             section: f"\n{fence}\n\n" if fence else "\n\n" for section, fence in fences.items()
         },
+        verbatim=frozenset(fences),
     )
 
 
