@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "outbound_http",
         "isolation",
         "vectors",
+        "columns",
     ),
     ("validation", "filters", "formats", "config", "tokens", "tiers", "registry"),
     ("retrieval_settings", "openai_http", "templates", "axioms", "retrieval", "loading"),
@@ -52,7 +53,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 
 # Units that may import less than their layer allows.
-STORE_BASE = frozenset("model errors codec text files caching construction ports vectors".split())
+STORE_BASE = frozenset(
+    "model errors codec text files caching construction ports vectors columns".split()
+)
 RESTRICTED: dict[str, frozenset[str]] = {
     "retrieval": frozenset("model errors ports recipes text caching construction".split()),
     "context": frozenset(

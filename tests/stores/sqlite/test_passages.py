@@ -15,7 +15,6 @@ from knowloom.model import Item
 from knowloom.stores.memory.store import MemoryStore
 from knowloom.stores.sqlite import vector_search
 from knowloom.stores.sqlite.damage.page_checksums import register_vfs
-from knowloom.stores.sqlite.links import nearest_index
 from knowloom.stores.sqlite.rows import RECORD
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.stores.sqlite.writing import segmentation
@@ -30,6 +29,7 @@ from knowloom.testing.knowledge import (
     unit,
 )
 from knowloom.text.passages import count_passages
+from knowloom.vectors import pair_cosines
 from sqlite_files import WITHOUT_SCHEMA_5, execute_sql
 
 LONG, SHORT = ("acme", "long"), ("acme", "short")
@@ -195,24 +195,24 @@ class TestSlots:
         self, sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         read: list[int] = []
-        original = nearest_index._exact_cosines
+        original = pair_cosines._exact_cosines
 
         def count(vectors: Any, others: Any) -> Any:
             read.append(len(vectors))
             return original(vectors, others)
 
-        monkeypatch.setattr(nearest_index, "_exact_cosines", count)
+        monkeypatch.setattr(pair_cosines, "_exact_cosines", count)
         sqlite.apply(batch([long_item("a", *"x" * 300), long_item("b", *"x" * 300)]))
         sqlite.put_vectors({("acme", "a"): unit(1, 0), ("acme", "b"): unit(1, 0)}, "e1")
         assert sqlite.nearest_items("acme", ["a", "b"], 0.9).pairs == [("a", "b", 1.0)]
-        assert 0 < sum(read) <= nearest_index.MAX_PAIRS
+        assert 0 < sum(read) <= pair_cosines.MAX_PAIRS
 
     @pytest.mark.parametrize("limit", [1, 7])
     def test_the_nearest_of_many_passages_decides(
         self, sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch, limit: int
     ) -> None:
-        monkeypatch.setattr(nearest_index, "MAX_PAIRS", limit)
-        monkeypatch.setattr(nearest_index, "PASSAGE_BATCH", 4)
+        monkeypatch.setattr(pair_cosines, "MAX_PAIRS", limit)
+        monkeypatch.setattr(pair_cosines, "PASSAGE_BATCH", 4)
         sqlite.apply(batch([long_item("a", *"x" * 30), long_item("b", *"x" * 20)]))
         vectors = {
             ("acme", "a"): np.stack(directions(30, 16, seed=2)),

@@ -7,18 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import apsw
-import numpy as np
 
 from knowloom import codec
-from knowloom.caching import TwoGenerationCache
+from knowloom.columns.coded_column import MISSING, CodedColumn, ColumnCache
 from knowloom.model.condition import FIELDS, ItemCondition, property_name
 from knowloom.stores.sqlite.passage_slots import Mask
 from knowloom.stores.sqlite.rows import CHUNK, SLOT_BITS
-
-MAX_COLUMNS = 32  # per view, 4 bytes for each slot and the distinct values
-MAX_CONDITIONS = 64  # per column, a byte for each distinct value
-MISSING = 0  # the code of a missing property
-SPARE_VALUES = 10_000  # distinct values beyond the slots before a column is read anew
 
 
 class PropertyColumns:
@@ -29,57 +23,35 @@ class PropertyColumns:
     """
 
     def __init__(self, no: int) -> None:
-        self._no = no
-        self._columns: TwoGenerationCache[str, PropertyColumn]
-        self._columns = TwoGenerationCache("sqlite properties", MAX_COLUMNS)
+        self._columns = ColumnCache(lambda name: PropertyColumn(no, name))
 
     def mask(
         self, connection: apsw.Connection, condition: ItemCondition, version: int, size: int
     ) -> Mask:
         """Return the heads whose items fulfil the condition, at this version of the space."""
-        column = self._columns.get(condition.name)
-        if column is None or len(column.values) > size + SPARE_VALUES:
-            column = PropertyColumn(self._no, condition.name)
-            self._columns.put(condition.name, column)
+        column = self._columns.get(condition.name, size)
         column.refresh(connection, version, size)
         return column.mask(condition)
 
 
-class PropertyColumn:
-    """The values of one property: a code for each slot, and the value of each code."""
+class PropertyColumn(CodedColumn):
+    """The values of one property by slot."""
 
     def __init__(self, no: int, name: str) -> None:
+        super().__init__()
         self._no = no
-        self._version = 0
         self._path, self._decode = _locate(name)
         # A necessary condition that takes a fifth of the time of parsing the JSON.
         self._label = f"{codec.to_json(property_name(name) if name not in FIELDS else name[1:])}:"
-        self._codes = np.zeros(0, np.int32)
-        self.values: list[Any] = [None]
-        self._code_of: dict[str, int] = {}
-        self._accepted: TwoGenerationCache[ItemCondition, Mask]
-        self._accepted = TwoGenerationCache("sqlite conditions", MAX_CONDITIONS)
 
     def refresh(self, connection: apsw.Connection, version: int, size: int) -> None:
         """Catch up with the file; free when the space did not change."""
         if self._version == version:
             return
-        if len(self._codes) < size:
-            self._codes = np.append(self._codes, np.zeros(size - len(self._codes), np.int32))
+        self._extend(size)
         for first, end in self._changed_ranges(connection, size):
             self._read(connection, first, end)
         self._version = version  # last: an interrupted refresh starts over
-
-    def mask(self, condition: ItemCondition) -> Mask:
-        accepted = self._accepted.get(condition)
-        done = 0 if accepted is None else len(accepted)
-        if accepted is None or done < len(self.values):
-            new = [condition.accepts(value) for value in self.values[done:]]
-            accepted = np.append(np.zeros(0, np.bool_) if accepted is None else accepted, new)
-            accepted = accepted.astype(np.bool_)
-            self._accepted.put(condition, accepted)
-        mask: Mask = accepted[self._codes]
-        return mask
 
     def _changed_ranges(self, connection: apsw.Connection, size: int) -> Iterator[tuple[int, int]]:
         """Return the ranges of slots that were written since; the whole space at first."""
@@ -98,19 +70,7 @@ class PropertyColumn:
         self._codes[first:end] = MISSING
         for item_row, text in connection.execute(query, values):
             if text is not None:
-                self._codes[item_row & SLOT_BITS] = self._encode(text)
-
-    def _encode(self, text: str) -> int:
-        """Return the code of a value, or of the properties with it, as JSON."""
-        code = self._code_of.get(text)
-        if code is None:
-            value = self._decode(text)
-            code = MISSING
-            if value is not None:
-                code = len(self.values)
-                self.values.append(value)
-            self._code_of[text] = code
-        return code
+                self._codes[item_row & SLOT_BITS] = self._encode(text, self._decode)
 
 
 def _locate(name: str) -> tuple[str, Callable[[str], Any]]:

@@ -14,6 +14,7 @@ from knowloom.ports import Vector
 from knowloom.stores.sqlite.passage_slots import Mask, SlotArray
 from knowloom.stores.sqlite.rows import CHUNK
 from knowloom.stores.sqlite.space_view import SpaceView
+from knowloom.vectors.pair_cosines import FLOAT32_ERROR
 from knowloom.vectors.signs import count_differing, pack_signs
 from knowloom.vectors.top_k import k_smallest
 
@@ -23,7 +24,6 @@ MIN_CANDIDATES = (
 CANDIDATES_PER_HIT = 8
 ITEMS_PER_HIT = 2  # items among the candidates, where items have several vectors
 WIDENING = 4  # times as many candidates if they belong to fewer items
-FLOAT32_ERROR = 1e-4  # more than the error of a cosine in single precision
 
 
 def write_vectors(

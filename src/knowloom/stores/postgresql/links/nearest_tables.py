@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import psycopg
 
-from knowloom.construction import SCORE_DIGITS
 from knowloom.ports import NearestItems
 from knowloom.stores.postgresql.item_rows import Numbers
-from knowloom.stores.postgresql.scoring.vector_rows import FLOAT32_ERROR, Matrix, read_vectors
+from knowloom.stores.postgresql.scoring.vector_rows import Matrix, read_vectors
 from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import DEAD, NO_ITEM, SpaceArrays
 from knowloom.stores.postgresql.writing.space_counters import SpaceCounters
@@ -27,11 +25,8 @@ from knowloom.vectors.nearest_lists import (
     hash_ids,
     update_lists,
 )
+from knowloom.vectors.pair_cosines import compare_pairs
 from knowloom.vectors.signs import count_differing, measure_distances, round_vectors
-
-MAX_PAIRS = 64  # passages of two items that are compared exactly
-COMPARE_BATCH = 1024  # pairs of items compared at once
-PASSAGE_BATCH = 512  # passages of an item compared with those of another at once
 
 
 def read_lists(session: ReadSession, view: SpaceArrays) -> Lists:
@@ -63,7 +58,12 @@ def update_nearest(
     changed = np.unique(np.array(numbers, np.intp))
     lists = read_lists(session, view)
     changes = update_lists(lists, view.embedded, changed, _comparer(session, view))
-    cosines = _pair_cosines(session, view, changes.pairs, min_cosine)
+    is_short = np.all(~view.several[changes.pairs], axis=0)
+
+    def read(items: Numbers) -> Matrix:
+        return read_vectors(session, view, items)[0]
+
+    cosines = compare_pairs(changes.pairs, is_short, min_cosine, read, read)
     near = cosines >= min_cosine
     first, second = (view.ids(session.fetch, ends) for ends in changes.pairs[:, near].tolist())
     rows = zip(changes.positions.tolist(), changes.lists, strict=True)
@@ -120,51 +120,3 @@ def _comparer(session: ReadSession, view: SpaceArrays) -> Compare:
         return distances
 
     return compare
-
-
-def _pair_cosines(
-    session: ReadSession, view: SpaceArrays, pairs: npt.NDArray[np.intp], min_cosine: float
-) -> npt.NDArray[np.float64]:
-    """Return the cosine of the nearest passages of each pair of items, 0 for small ones."""
-    cosines = np.zeros(pairs.shape[1])
-    is_short = ~view.several[pairs].any(axis=0)
-    short = np.flatnonzero(is_short)
-    for start in range(0, len(short), COMPARE_BATCH):
-        places = short[start : start + COMPARE_BATCH]
-        numbers, inverse = np.unique(pairs[:, places], return_inverse=True)
-        stored, _ = read_vectors(session, view, numbers)
-        first, second = inverse.reshape(2, -1)
-        rough = np.vecdot(stored[first], stored[second])
-        near = np.flatnonzero(rough >= min_cosine - FLOAT32_ERROR)
-        cosines[places[near]] = _exact_cosines(stored[first[near]], stored[second[near]])
-    for place in np.flatnonzero(~is_short).tolist():
-        vectors, others = (_read_item(session, view, pairs[end, place]) for end in (0, 1))
-        cosines[place] = _nearest_passages(vectors, others)
-    return np.clip(cosines, 0.0, 1.0).round(SCORE_DIGITS)
-
-
-def _read_item(session: ReadSession, view: SpaceArrays, no: np.intp) -> Matrix:
-    numbers: Numbers = np.array([no])
-    return read_vectors(session, view, numbers)[0]
-
-
-def _nearest_passages(vectors: Matrix, others: Matrix) -> float:
-    """Return the cosine of the nearest passages of two items.
-
-    Of passages that all say the same, MAX_PAIRS are compared exactly.
-    """
-    best = 0.0
-    for start in range(0, len(vectors), PASSAGE_BATCH):
-        part = vectors[start : start + PASSAGE_BATCH]
-        rough = (part @ others.T).ravel()
-        count = min(MAX_PAIRS, len(rough))
-        nearest = np.argpartition(rough, len(rough) - count)[len(rough) - count :]
-        rows, places = np.divmod(nearest, len(others))
-        best = max(best, float(_exact_cosines(part[rows], others[places]).max()))
-    return best
-
-
-def _exact_cosines(vectors: Matrix, others: Matrix) -> npt.NDArray[np.float64]:
-    cosines: npt.NDArray[np.float64]
-    cosines = np.vecdot(vectors.astype(np.float64), others.astype(np.float64))
-    return cosines

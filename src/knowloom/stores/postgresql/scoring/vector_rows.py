@@ -15,6 +15,7 @@ from knowloom.stores.postgresql.item_rows import Numbers, ranges
 from knowloom.stores.postgresql.scoring.text_scores import best_first, check_segmenter
 from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, Mask, SpaceArrays
+from knowloom.vectors.pair_cosines import FLOAT32_ERROR
 from knowloom.vectors.signs import count_differing, pack_signs
 from knowloom.vectors.top_k import k_smallest
 
@@ -23,7 +24,6 @@ MIN_CANDIDATES = 1024
 CANDIDATES_PER_HIT = 8
 ITEMS_PER_HIT = 2
 WIDENING = 4
-FLOAT32_ERROR = 1e-4  # more than the error of a cosine in single precision
 
 Matrix = npt.NDArray[np.float32]
 

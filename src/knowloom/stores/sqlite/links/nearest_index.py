@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import apsw
 import numpy as np
 import numpy.typing as npt
 
-from knowloom.construction import SCORE_DIGITS
 from knowloom.ports import NearestItems
 from knowloom.stores.sqlite.id_cache import NO_SLOT
-from knowloom.stores.sqlite.passage_slots import Mask, SlotArray
+from knowloom.stores.sqlite.passage_slots import Mask
 from knowloom.stores.sqlite.rows import SLOT_BITS
 from knowloom.stores.sqlite.space_view import SpaceView
-from knowloom.stores.sqlite.vector_cache import VectorMatrix
-from knowloom.stores.sqlite.vector_search import FLOAT32_ERROR
 from knowloom.vectors.nearest_lists import (
     FARTHEST,
     LIST,
@@ -27,11 +25,8 @@ from knowloom.vectors.nearest_lists import (
     hash_ids,
     update_lists,
 )
+from knowloom.vectors.pair_cosines import compare_pairs
 from knowloom.vectors.signs import count_differing, measure_distances, round_vectors
-
-MAX_PAIRS = 64  # passages of two items that are compared exactly
-COMPARE_BATCH = 1024  # pairs of vectors compared at once: more do not fit the cache
-PASSAGE_BATCH = 512  # passages of an item compared with those of another at once
 
 
 def read_lists(connection: apsw.Connection, view: SpaceView) -> Lists:
@@ -67,7 +62,13 @@ def update_nearest(
         np.unique(np.array(slots, np.intp)),
         _comparer(connection, view),
     )
-    cosines = _pair_cosines(connection, view, changes.pairs, min_cosine)
+    cosines = compare_pairs(
+        changes.pairs,
+        _is_short(view, changes.pairs),
+        min_cosine,
+        partial(view.read_vectors, connection),
+        lambda item: view.read_vectors(connection, view.expand(item)[0]),
+    )
     near = cosines >= min_cosine
     first, second = (view.ids(connection, ends) for ends in changes.pairs[:, near].tolist())
     lists = zip(changes.positions.tolist(), changes.lists, strict=True)
@@ -115,48 +116,9 @@ def _comparer(connection: apsw.Connection, view: SpaceView) -> Compare:
     return compare
 
 
-def _pair_cosines(
-    connection: apsw.Connection, view: SpaceView, pairs: npt.NDArray[np.intp], min_cosine: float
-) -> npt.NDArray[np.float64]:
-    """Return the cosine of the nearest passages of each pair of items, 0 for small ones."""
-    cosines = np.zeros(pairs.shape[1])
+def _is_short(view: SpaceView, pairs: npt.NDArray[np.intp]) -> Mask:
+    """Return the pairs of items of one passage each."""
     is_short: Mask = np.ones(pairs.shape[1], np.bool_)
     if view.passages is not None:
         is_short &= ~view.passages.have_several(pairs).any(axis=0)
-    short = np.flatnonzero(is_short)
-    for start in range(0, len(short), COMPARE_BATCH):
-        places = short[start : start + COMPARE_BATCH]
-        heads, inverse = np.unique(pairs[:, places], return_inverse=True)
-        stored = view.read_vectors(connection, heads)
-        first, second = inverse.reshape(2, -1)
-        rough = np.vecdot(stored[first], stored[second])
-        near = np.flatnonzero(rough >= min_cosine - FLOAT32_ERROR)
-        cosines[places[near]] = _exact_cosines(stored[first[near]], stored[second[near]])
-    for place in np.flatnonzero(~is_short).tolist():
-        first, second = (view.expand(pairs[end, place : place + 1])[0] for end in (0, 1))
-        cosines[place] = _nearest_passages(connection, view, first, second)
-    return np.clip(cosines, 0.0, 1.0).round(SCORE_DIGITS)
-
-
-def _nearest_passages(
-    connection: apsw.Connection, view: SpaceView, slots: SlotArray, others: SlotArray
-) -> float:
-    """Return the cosine of the nearest passages of two items.
-
-    Of passages that all say the same, MAX_PAIRS are compared exactly.
-    """
-    stored, best = view.read_vectors(connection, others), 0.0
-    for start in range(0, len(slots), PASSAGE_BATCH):
-        part = view.read_vectors(connection, slots[start : start + PASSAGE_BATCH])
-        rough = (part @ stored.T).ravel()
-        count = min(MAX_PAIRS, len(rough))
-        nearest = np.argpartition(rough, len(rough) - count)[len(rough) - count :]
-        rows, columns = np.divmod(nearest, len(stored))
-        best = max(best, float(_exact_cosines(part[rows], stored[columns]).max()))
-    return best
-
-
-def _exact_cosines(vectors: VectorMatrix, others: VectorMatrix) -> npt.NDArray[np.float64]:
-    cosines: npt.NDArray[np.float64]
-    cosines = np.vecdot(vectors.astype(np.float64), others.astype(np.float64))
-    return cosines
+    return is_short

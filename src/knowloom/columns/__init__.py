@@ -1,0 +1,1 @@
+"""Values of items as arrays of codes, for filters."""
