@@ -91,21 +91,31 @@ class Maintenance:
         """Delete and rebuild the automatic edges of all spaces; return the items examined."""
         return self._linker.relink(self._reader.resolve_spaces(), progress)
 
-    def stats(self) -> Statistics:
+    def stats(self, spaces: Sequence[str] | None = None) -> Statistics:
+        """Count the items of the spaces (None: of all), and what the embedding cache did."""
         with self._reader.snapshot() as stores:
-            spaces = tuple(self._reader.spaces())
-            missing = stores.vectors.count_missing([info.name for info in spaces])
+            infos = tuple(self._reader.spaces())
+            if spaces is not None:
+                infos = tuple(info for info in infos if info.name in spaces)
+            missing = stores.vectors.count_missing([info.name for info in infos])
             fingerprint = stores.vectors.fingerprint()
-            return Statistics(spaces, fingerprint, missing, *self._embedding.cache_stats)
+            return Statistics(infos, fingerprint, missing, *self._embedding.cache_stats)
 
     # Copies
 
-    def export(self, to: str | Path | TextIO, *, spaces: Sequence[str] | None = None) -> Exported:
+    def export(
+        self,
+        to: str | Path | TextIO,
+        *,
+        spaces: Sequence[str] | None = None,
+        target_spaces: Sequence[str] | None = None,
+    ) -> Exported:
         """Write items and explicit edges of one state as JSON Lines, to a file or a text stream.
 
-        A file is complete when it appears. `load` reads it back.
+        A file is complete when it appears. `load` reads it back. `target_spaces` leaves out edges
+        that lead to other spaces.
         """
-        return export(self._reader, to, spaces)
+        return export(self._reader, to, spaces, target_spaces)
 
     def backup(
         self,

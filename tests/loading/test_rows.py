@@ -210,3 +210,16 @@ def test_rows_beyond_the_size_of_a_batch_are_loaded_with_progress(kb, tmp_path):
     )
     assert (report.added, report.edges) == (2500, 2499)
     assert ("edges", 2499, 2499) in steps and ("items", 2500, 2500) in steps
+
+
+def test_a_json_file_has_a_limit_and_json_lines_have_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("knowloom.loading.json_rows.MAX_FILE", 100)
+    row = {"id": "a", "text": "x" * 100}
+    (tmp_path / "whole.json").write_text(json.dumps([row]))
+    (tmp_path / "lines.jsonl").write_text(json.dumps(row))
+    with knowloom.open("memory:", embedder=None) as kb:
+        report = kb.load(tmp_path, space="s")
+    assert report.added == 1
+    assert [skip.why for skip in report.skipped] == [
+        "must have <= 100 bytes, got 125: split the file"
+    ]

@@ -76,7 +76,8 @@ def test_both_headers_accept_a_key(guarded_client: TestClient, keyring: Keyring)
             403,
         ),
         ("editor", "GET", "/metrics", None, 403),
-        ("admin", "GET", "/metrics", None, 200),
+        ("admin", "GET", "/metrics", None, 403),
+        ("admin", "GET", "/api/stats", None, 200),
     ],
 )
 def test_a_key_opens_only_its_spaces(

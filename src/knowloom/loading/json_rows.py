@@ -22,10 +22,11 @@ from knowloom.loading.source_rows import SourceRow
 from knowloom.report import Skipped
 
 MAX_LINE = 16_000_000  # bytes of one row
+MAX_FILE = 100_000_000  # bytes of a file that is parsed as a whole; JSON Lines have no limit
 
 
 def read_json(file: SourceFile, space: str | None) -> Iterator[SourceRow | Skipped]:
-    text = decode_text(discovery.read_regular_file(file.path))
+    text = decode_text(discovery.read_regular_file(file.path, MAX_FILE))
     return read_object(str(file.path), _parse_json(text), space)
 
 
@@ -60,7 +61,7 @@ def _open_lines(path: Path) -> BinaryIO:
     if detect_encoding(start) in ("", "utf-8-sig"):
         return lines
     lines.close()
-    return io.BytesIO(decode_text(discovery.read_regular_file(path)).encode())
+    return io.BytesIO(decode_text(discovery.read_regular_file(path, MAX_FILE)).encode())
 
 
 def _parse_line(where: str, raw: bytes, space: str | None) -> SourceRow | Skipped:

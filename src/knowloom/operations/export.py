@@ -23,12 +23,22 @@ class Exported:
     edges: int
 
 
-def export(reader: Reader, to: str | Path | TextIO, spaces: Sequence[str] | None) -> Exported:
-    """Write the spaces (None: all) of one snapshot to a file, which appears once complete."""
+def export(
+    reader: Reader,
+    to: str | Path | TextIO,
+    spaces: Sequence[str] | None,
+    target_spaces: Sequence[str] | None = None,
+) -> Exported:
+    """Write the spaces (None: all) of one snapshot to a file, which appears once complete.
+
+    With `target_spaces`, edges that lead to others are left out.
+    """
     with reader.snapshot():
         names = reader.resolve_spaces(spaces)
         items = reader.iterate_items(Filter(tuple(names)))
         edges = reader.iterate_edges(names, automatic=False, limit=None, after=None)
+        if target_spaces is not None:
+            edges = (edge for edge in edges if edge.target_key[0] in target_spaces)
         with open_text(to) as file:
             return Exported(
                 _write_rows(file, map(codec.item_to_row, items)),

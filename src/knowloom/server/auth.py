@@ -66,6 +66,14 @@ class ApiKey:
         if role == "admin" and self.where:
             raise Forbidden("a key with a filter may not maintain the knowledge")
 
+    def check_all(self, action: str) -> None:
+        """Check that the key administers all spaces; `action` is "read" or "write"."""
+        self.check_role("admin")
+        allowed = {*self.writes, *(self.reads if action == "read" else ())}
+        if ALL_SPACES not in allowed:
+            spaces = ", ".join(map(repr, sorted(allowed))) or "none"
+            raise Forbidden(f"the key must {action} all spaces ('*') for this, not only {spaces}")
+
     def _check(self, action: str, spaces: Sequence[str], allowed: set[str]) -> None:
         for space in spaces:
             if ALL_SPACES not in allowed and space not in allowed:

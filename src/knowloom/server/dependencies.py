@@ -10,7 +10,7 @@ from fastapi import Request
 from knowloom import tiers
 from knowloom.engine import Engine, act_as, restrict
 from knowloom.errors import Forbidden
-from knowloom.model import Problem
+from knowloom.model import Edge, Problem
 from knowloom.server.auth import ALL_SPACES, ApiKey
 from knowloom.server.metrics import Metrics
 from knowloom.tiers import Tier
@@ -77,6 +77,35 @@ def _choose_space(
 def get_tier(request: Request, tier: str | None = None) -> Tier:
     """Return the tier of the key, or the lower `tier` of the request."""
     return tiers.lower_tier(tiers.tier_of_key(get_key(request).tier), tier)
+
+
+def check_vector_size(request: Request) -> None:
+    """Check that a key may pass vectors: the first ones set the size of those of all spaces."""
+    engine = get_engine(request)
+    if engine.reader.dimensions is None and not engine.maintenance.stats().embedder:
+        get_key(request).check_all("write")
+
+
+def visible_edges(
+    request: Request,
+    spaces: Sequence[str],
+    limit: int,
+    after: Edge | None,
+    automatic: bool | None = False,
+) -> list[Edge]:
+    """Return the next edges of the spaces, without those that lead to spaces the key cannot read.
+
+    Their ids would reveal items of other tenants.
+    """
+    key, engine = get_key(request), get_engine(request)
+    edges: list[Edge] = []
+    while len(edges) < limit:
+        page = list(engine.edges(spaces, limit=limit, after=after, automatic=automatic))
+        edges += [edge for edge in page if key.visible([edge.target_key[0]])]
+        if len(page) < limit:
+            break
+        after = page[-1]
+    return edges[:limit]
 
 
 @contextmanager

@@ -10,7 +10,14 @@ from fastapi.responses import JSONResponse
 
 from knowloom import validation
 from knowloom.model import Edge, Key
-from knowloom.server.dependencies import get_engine, get_key, read_spaces, write_space
+from knowloom.server.dependencies import (
+    check_vector_size,
+    get_engine,
+    get_key,
+    read_spaces,
+    visible_edges,
+    write_space,
+)
 from knowloom.server.errors import LenientJSONResponse
 from knowloom.server.routes import query
 from knowloom.server.schemas.client_api import (
@@ -41,6 +48,8 @@ def add(request: Request, body: AddRequest) -> JSONResponse:
     edges = [validation.edge_from_row(row, default) for row in body.edges]
     spaces = [*(item.space for item in items), *(edge.space for edge in edges)]
     _check_write(request, spaces, edges, body.expected)
+    if body.vectors:
+        check_vector_size(request)
     report = get_engine(request).add(
         items,
         edges,
@@ -112,12 +121,8 @@ def page(request: Request, body: PageRequest) -> JSONResponse:
 def edge_page(request: Request, body: EdgePageRequest) -> JSONResponse:
     """Return the next edges of several spaces, ordered by key."""
     get_key(request).check_stored(body.spaces)
-    edges = get_engine(request).edges(
-        body.spaces,
-        limit=body.limit,
-        after=None if body.after is None else _parse_edge(body.after),
-        automatic=body.automatic,
-    )
+    after = None if body.after is None else _parse_edge(body.after)
+    edges = visible_edges(request, body.spaces, body.limit, after, body.automatic)
     return JSONResponse({"edges": [edge_to_json(edge) for edge in edges]})
 
 

@@ -18,7 +18,7 @@ from knowloom.errors import Conflict, Invalid, NotFound
 from knowloom.filters.expressions import parse_expressions
 from knowloom.model import Edge, Item, Key
 from knowloom.server import bulk
-from knowloom.server.dependencies import get_engine, get_key
+from knowloom.server.dependencies import get_engine, get_key, visible_edges
 from knowloom.server.errors import LenientJSONResponse
 from knowloom.server.schemas.fields import WhereTexts
 from knowloom.server.schemas.knowledge import EdgeBody, ItemBody
@@ -173,7 +173,7 @@ def list_edges(
     if position:
         source, target, type, target_space = position
         after = Edge(source, target, type, space=space, target_space=target_space)
-    edges = list(get_engine(request).edges([space], limit=limit + 1, after=after))
+    edges = visible_edges(request, [space], limit + 1, after)
     following = None
     if len(edges) > limit:
         last = edges[limit - 1]
@@ -204,7 +204,8 @@ def export(
 ) -> StreamingResponse:
     """Export spaces as JSON Lines, items first; a bulk load reads them back.
 
-    With `where`, only the items that fulfil the conditions and the edges between them.
+    With `where`, only the items that fulfil the conditions and the edges between them. Edges to
+    spaces that the key may not read are left out.
     """
     get_key(request).check_stored(space)
     engine = get_engine(request)
@@ -213,7 +214,12 @@ def export(
     engine.reader.resolve_spaces(space)
     # Written at once, from one snapshot: a slow client must not hold it open.
     file = SpooledTemporaryFile(MAX_SPOOLED, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115
-    engine.maintenance.export(file, spaces=space)  # type: ignore[arg-type]  # a text stream
+    targets = get_key(request).visible(engine.reader.filled_spaces())
+    engine.maintenance.export(
+        file,  # type: ignore[arg-type]  # a text stream
+        spaces=space,
+        target_spaces=targets,
+    )
     file.seek(0)
 
     def blocks() -> Iterator[str]:

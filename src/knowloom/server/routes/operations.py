@@ -27,43 +27,55 @@ def readyz(request: Request) -> JSONResponse:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def show_metrics(request: Request) -> PlainTextResponse:
-    """Return Prometheus metrics. Requires the role admin if there are keys."""
-    get_key(request).check_role("admin")
+    """Return Prometheus metrics. Requires an admin of all spaces if there are keys."""
+    get_key(request).check_all("read")
     text = get_metrics(request).render()
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 @router.get("/api/stats")
 def stats(request: Request) -> JSONResponse:
-    """Return the size of every space. Requires the role admin."""
-    get_key(request).check_role("admin")
-    return JSONResponse(statistics_to_json(get_engine(request).maintenance.stats()))
+    """Return the sizes of the spaces that the key may read. Requires the role admin."""
+    key = get_key(request)
+    key.check_role("admin")
+    engine = get_engine(request)
+    statistics = engine.maintenance.stats()
+    names = key.visible([space.name for space in statistics.spaces])
+    if len(names) < len(statistics.spaces):
+        statistics = engine.maintenance.stats(names)
+    return JSONResponse(statistics_to_json(statistics))
 
 
 @router.get("/api/verify")
 def verify(request: Request) -> JSONResponse:
-    """Verify the stored data and list its problems. Requires the role admin."""
-    get_key(request).check_role("admin")
+    """Verify the stored data and list its problems. Requires an admin of all spaces."""
+    get_key(request).check_all("read")
     problems = get_engine(request).verify()
     return JSONResponse({"ok": not problems, "problems": problems})
 
 
 @router.post("/api/embed")
 def embed(request: Request, body: EmbedRequest) -> JSONResponse:
-    """Embed the items that have no vector. Requires the role admin."""
-    get_key(request).check_role("admin")
-    return JSONResponse({"vectors": get_engine(request).maintenance.embed(body.spaces)})
+    """Embed the items that have no vector, by default of all spaces that an admin may write."""
+    key, engine = get_key(request), get_engine(request)
+    key.check_role("admin")
+    spaces = body.spaces
+    if spaces is None:
+        spaces = key.writable(engine.reader.filled_spaces())
+    for space in spaces:
+        key.check_write(space)
+    return JSONResponse({"vectors": engine.maintenance.embed(spaces)})
 
 
 @router.post("/api/relink")
 def relink(request: Request) -> JSONResponse:
-    """Rebuild the automatic edges. Requires the role admin."""
-    get_key(request).check_role("admin")
+    """Rebuild the automatic edges. Requires an admin of all spaces."""
+    get_key(request).check_all("write")
     return JSONResponse({"items": get_engine(request).maintenance.relink()})
 
 
 @router.post("/api/reindex")
 def reindex(request: Request) -> JSONResponse:
-    """Rebuild the text index and the vectors from the items. Requires the role admin."""
-    get_key(request).check_role("admin")
+    """Rebuild the text index and the vectors from the items. Requires an admin of all spaces."""
+    get_key(request).check_all("write")
     return JSONResponse({"vectors": get_engine(request).reindex()})

@@ -28,7 +28,8 @@ def _maintenance(request: Request) -> Maintenance:
 
 @router.post("/backup")
 def backup(request: Request, body: BackupRequest) -> JSONResponse:
-    """Write a verified backup to the folder beside the knowledge. Requires the role admin."""
+    """Write a verified backup beside the knowledge. Requires an admin of all spaces."""
+    get_key(request).check_all("write")
     keyring = request.app.state.keyring
     keys = keyring.path if keyring is not None and keyring.path.exists() else None
     result = _maintenance(request).backup(keep=body.keep, keys=keys)
@@ -37,7 +38,8 @@ def backup(request: Request, body: BackupRequest) -> JSONResponse:
 
 @router.get("/backups")
 def list_backups(request: Request) -> JSONResponse:
-    """List the backups that were written. Requires the role admin."""
+    """List the backups that were written. Requires an admin of all spaces."""
+    get_key(request).check_all("read")
     return JSONResponse(backups_to_json(_maintenance(request).backups()))
 
 
@@ -52,7 +54,9 @@ def purge(request: Request, body: PurgeRequest) -> JSONResponse:
 @router.get("/retention")
 def show_retention(request: Request) -> JSONResponse:
     """Return the days that the history of each limited space is kept. Requires the role admin."""
-    return JSONResponse({"retention": _maintenance(request).retention()})
+    days = _maintenance(request).retention()
+    visible = get_key(request).visible(sorted(days))
+    return JSONResponse({"retention": {space: days[space] for space in visible}})
 
 
 @router.post("/retention")
