@@ -15,8 +15,8 @@ from knowloom import (
     Invalid,
     Recipe,
     Unavailable,
-    embedding,
 )
+from knowloom.embedders import batches
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ class TestPassages:
             assert hit.passage.number == 1 and hit.signals["vector"] > 0.9
 
     def test_batches_are_of_passages_and_progress_is_of_items(self, store_url, monkeypatch):
-        monkeypatch.setattr(embedding, "BATCH_SIZE", 4)
+        monkeypatch.setattr(batches, "BATCH_SIZE", 4)
         embedder, steps = RecordingEmbedder(), []
         with knowloom.open(store_url, embedder=embedder) as kb:
             kb.add(

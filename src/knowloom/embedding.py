@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-
 from knowloom.caching import Caching
+from knowloom.embedders.batches import (
+    EmbeddingBatch,
+    build_batches,
+    count_cores,
+    embed_batches,
+)
 from knowloom.embedders.cache import CachedEmbedder, digest_text, open_disk_cache
 from knowloom.embedders.calibration import CalibratedEmbedder, Calibration, ModelCheck
 from knowloom.embedders.queries import QUERY_TIMEOUT_S, QueryGuard
@@ -18,7 +23,7 @@ from knowloom.errors import Conflict, EmbeddingError, Invalid, Unavailable
 from knowloom.model import Item, Key, Problem, Query
 from knowloom.ports import Embedder, Index, Progress, QueryEmbedder, Stores, Vector
 from knowloom.recipes import Recipe
-from knowloom.text.passages import MAX_PASSAGE_SIZE, MIN_PASSAGE_SIZE, STRETCH, embedding_texts
+from knowloom.text.passages import MAX_PASSAGE_SIZE, MIN_PASSAGE_SIZE, STRETCH
 from knowloom.tracing import span
 from knowloom.validation import (
     validate_int,
@@ -27,8 +32,8 @@ from knowloom.validation import (
     validate_vector,
 )
 
-PAGE_SIZE = 4096  # items looked up at a time
-BATCH_SIZE = 64  # passages embedded at a time
+PAGE_SIZE = 4096  # keys looked up at a time
+READ_SIZE = 64  # items read at a time
 # News have 4.4 characters per token: MiniLM reads 97 % of their passages of 800 in full.
 CHARACTERS_PER_TOKEN = 4
 
@@ -40,6 +45,10 @@ class _Run:
     done: int = 0  # items
     too_long: int = 0  # passages longer than the embedder's window
     refused: set[Key] = field(default_factory=set)  # items whose vectors the index ignored
+
+    def add(self, batch: EmbeddingBatch, max_length: int) -> None:
+        self.done += len(batch.items)
+        self.too_long += sum(len(text) > max_length for text in batch.texts)
 
 
 class PassageSizing:
@@ -122,6 +131,8 @@ class EmbeddingService:
         caching = caching or Caching()
         self._stores = stores
         self._inner = embedder
+        # Vectors of a server have its rate limits, and those of this process have its cores.
+        self._threads = count_cores() if getattr(embedder, "is_local", False) else 1
         self._disk = open_disk_cache(caching)
         self._sizing = PassageSizing(stores, embedder)
         self._cache: CachedEmbedder | None = None
@@ -228,44 +239,17 @@ class EmbeddingService:
             if not keys:
                 run.done -= len(run.refused)
                 return run
-            for start in range(0, len(keys), BATCH_SIZE):
-                items = self._stores.items.get(keys[start : start + BATCH_SIZE])
-                for batch in self._batches(items):
-                    self._embed_batch(embedder, batch, run)
+            batches = build_batches(self._iterate_items(keys), vectors.passage_size())
+            with closing(embed_batches(embedder.embed, batches, self._threads)) as embedded:
+                for batch, rows in embedded:
+                    vectors.put_vectors(batch.assign(rows), embedder.fingerprint)
+                    run.add(batch, self._sizing.max_length)
                     if progress is not None:
                         progress("vectors", run.done, max(total, run.done))
 
-    def _batches(self, items: Sequence[Item]) -> Iterator[list[tuple[Item, list[str]]]]:
-        """Group items with the texts to embed, by the number of their passages."""
-        size = self._stores.vectors.passage_size()
-        batch: list[tuple[Item, list[str]]] = []
-        count = 0
-        for item in items:
-            texts = embedding_texts(item, size)
-            if batch and count + len(texts) > BATCH_SIZE:
-                yield batch
-                batch, count = [], 0
-            batch.append((item, texts))
-            count += len(texts)
-        if batch:
-            yield batch
-
-    def _embed_batch(
-        self, embedder: Embedder, batch: Sequence[tuple[Item, list[str]]], run: _Run
-    ) -> None:
-        texts = [text for _, parts in batch for text in parts]
-        rows: list[Vector] = []
-        for start in range(0, len(texts), BATCH_SIZE):  # a long item has more
-            rows += embedder.embed(texts[start : start + BATCH_SIZE])
-        by_key: dict[Key, Vector] = {}
-        first = 0
-        for item, parts in batch:
-            vectors = rows[first : first + len(parts)]
-            by_key[item.key] = vectors[0] if len(parts) == 1 else np.stack(vectors)
-            first += len(parts)
-        self._stores.vectors.put_vectors(by_key, embedder.fingerprint)
-        run.done += len(batch)
-        run.too_long += sum(len(text) > self._sizing.max_length for text in texts)
+    def _iterate_items(self, keys: Sequence[Key]) -> Iterator[Item]:
+        for start in range(0, len(keys), READ_SIZE):
+            yield from self._stores.items.get(keys[start : start + READ_SIZE])
 
     def embed_pending(
         self, spaces: Sequence[str], progress: Progress | None = None
