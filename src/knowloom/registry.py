@@ -18,7 +18,7 @@ from knowloom.errors import (
     invalid_store_url,
     unknown_name,
 )
-from knowloom.ports import LLM, Embedder, LLMSettings, NameFinder, Reranker, Stores
+from knowloom.ports import LLM, Embedder, KeyTable, LLMSettings, NameFinder, Reranker, Stores
 from knowloom.stores.composite.layers import Layer
 from knowloom.stores.composite.store import CompositeStore
 
@@ -104,7 +104,7 @@ def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
     if scheme == "sqlite" and not path.removeprefix("///").strip():
         raise invalid_store_url(url)
-    adapter = _load("store", "knowloom.stores", STORES, scheme)
+    adapter = _load_store(scheme)
     supported = getattr(adapter, "ROLES", ROLES)
     for role in roles:
         if role not in supported:
@@ -113,10 +113,25 @@ def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     return adapter.open(path.removeprefix("///" if scheme == "sqlite" else "//"))
 
 
+def has_key_table(url: str) -> bool:
+    """Return True if the store behind a URL is a database that has API keys too."""
+    match = _SCHEME.match(url)
+    return match is not None and hasattr(_load_store(match[1]), "open_keys")
+
+
+def open_key_table(url: str) -> KeyTable:
+    """Open the API keys in the database of a store; raise Invalid for other stores."""
+    if not has_key_table(url):
+        raise Invalid(f"{hide_secrets(url)!r} has no table of API keys", "unsupported")
+    scheme, _, path = url.partition(":")
+    table: KeyTable = _load_store(scheme).open_keys(path.removeprefix("//"))
+    return table
+
+
 def load_restorer(url: str) -> Any:
     """Return the store class that restores backups to this URL; raise Invalid for other stores."""
     scheme = match[1] if (match := _SCHEME.match(url)) else "sqlite"
-    adapter = _load("store", "knowloom.stores", STORES, scheme)
+    adapter = _load_store(scheme)
     if not hasattr(adapter, "restore"):
         raise Invalid(
             f"a backup can be restored to an SQLite file only, got {url!r}", "unsupported"
@@ -223,6 +238,10 @@ def open_name_finder(name: str) -> NameFinder:
     adapter = _load("name finder", "knowloom.names", NAME_FINDERS, scheme)
     finder: NameFinder = adapter.open(address)
     return finder
+
+
+def _load_store(scheme: str) -> Any:
+    return _load("store", "knowloom.stores", STORES, scheme)
 
 
 def _load(what: str, group: str, table: Mapping[str, str], name: str) -> Any:

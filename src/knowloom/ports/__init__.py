@@ -38,6 +38,7 @@ from knowloom.ports.upkeep import (
     AuditFilter,
     BackupHeader,
     ErasableStore,
+    KeyTable,
     Salvaged,
     Upkeep,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Index",
     "IndexResult",
     "ItemStore",
+    "KeyTable",
     "LLMSettings",
     "LinkUpdate",
     "Message",

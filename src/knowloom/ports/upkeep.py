@@ -132,6 +132,22 @@ class Upkeep(ErasableStore, Protocol):
         """
 
 
+class KeyTable(Protocol):
+    """API keys in the database of a store, as JSON by id. Each call reads or writes it."""
+
+    @property
+    def name(self) -> str:
+        """The database, without secrets."""
+
+    def read(self, ids: Sequence[str] | None = None) -> dict[str, str]:
+        """Return the keys with these ids, None: all."""
+
+    def put(self, id: str, data: str, at: datetime, actor: str, action: str) -> None:
+        """Add or replace a key, with an entry about the action in the audit log."""
+
+    def close(self) -> None: ...
+
+
 def select_entries(log: Sequence[Change], only: AuditFilter, limit: int) -> list[AuditEntry]:
     """Return the entries of a log that pass the filter, the newest first."""
     entries: list[AuditEntry] = []

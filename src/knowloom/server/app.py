@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -121,8 +121,10 @@ def _lifespan(workers: int) -> Callable[[FastAPI], AbstractAsyncContextManager[N
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = workers
-        analytics = app.state.analytics
-        with nullcontext() if analytics is None else closing(analytics):
+        with ExitStack() as stack:
+            for resource in (app.state.analytics, app.state.keyring):
+                if resource is not None:
+                    stack.enter_context(closing(resource))
             yield
 
     return run

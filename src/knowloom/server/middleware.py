@@ -7,13 +7,15 @@ import logging
 import secrets
 from time import perf_counter
 
+from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowloom.errors import Unavailable
-from knowloom.server.auth import ANONYMOUS, ApiKey, Keyring
+from knowloom.server.api_keys import ANONYMOUS, ApiKey
+from knowloom.server.auth import Keyring
 from knowloom.server.errors import internal_error, problem_response
 from knowloom.server.metrics import Metrics
 from knowloom.server.rate_limit import RateLimiter
@@ -27,6 +29,8 @@ DOCS_ASSETS = "/docs-assets"
 WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 METHODS = ("GET", "HEAD", "OPTIONS", *WRITE_METHODS)
 CLIENT_CLOSED = 499  # the status in the log of a request whose client disconnected
+
+MAX_LOOKUPS = 4  # of keys in a database at the same time
 
 Headers = dict[str, str]
 
@@ -47,6 +51,7 @@ class GuardMiddleware:
         self._keyring = keyring
         self._metrics = metrics
         self._rate = rate
+        self._lookups = CapacityLimiter(MAX_LOOKUPS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,7 +78,7 @@ class GuardMiddleware:
 
         scope.setdefault("state", {})
         try:
-            handler = self._reject(scope, headers) or self._app
+            handler = await self._reject(scope, headers) or self._app
             await handler(scope, self._limit_body(receive), send_with_headers)
         except ClientDisconnect:
             log.debug("client of request %s disconnected", request_id)
@@ -85,7 +90,7 @@ class GuardMiddleware:
         finally:
             self._record(scope, request_id, status or CLIENT_CLOSED, perf_counter() - started)
 
-    def _reject(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _reject(self, scope: Scope, headers: Headers) -> Response | None:
         """Return the error response of a request that is not allowed, else None."""
         path = scope["path"]
         if path in PROBE_PATHS:
@@ -100,7 +105,7 @@ class GuardMiddleware:
                 return response
         if path in PUBLIC_PATHS or path.startswith(f"{DOCS_ASSETS}/"):
             return None
-        return self._authenticate(scope, headers)
+        return await self._authenticate(scope, headers)
 
     def _reject_body(self, path: str, headers: Headers) -> Response | None:
         length = headers.get("content-length", "0")
@@ -117,10 +122,10 @@ class GuardMiddleware:
             return problem_response(415, detail, "unsupported_media_type")
         return None
 
-    def _authenticate(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _authenticate(self, scope: Scope, headers: Headers) -> Response | None:
         """Store the key of a request in its scope, or return the error response."""
         try:
-            key = self._find_key(headers)
+            key = await self._find_key(headers)
         except Unavailable as error:
             log.error("cannot read keys: %s", error)
             detail = "cannot read keys; see the server log"
@@ -137,12 +142,17 @@ class GuardMiddleware:
         scope["state"]["key"] = key
         return None
 
-    def _find_key(self, headers: Headers) -> ApiKey | None:
+    async def _find_key(self, headers: Headers) -> ApiKey | None:
         if self._keyring is None:
             return ANONYMOUS
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        return self._keyring.find(secret) if secret else None
+        if not secret:
+            return None
+        if self._keyring.file is not None:
+            return self._keyring.find(secret)
+        # Threads of its own: those of requests may all be waiting for the same database.
+        return await to_thread.run_sync(self._keyring.find, secret, limiter=self._lookups)
 
     def _limit_body(self, receive: Receive) -> Receive:
         """Return `receive` with limits of size and time, which also hold for chunked bodies."""

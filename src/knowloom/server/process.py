@@ -18,7 +18,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from knowloom.engine import Engine
 from knowloom.errors import Unavailable
-from knowloom.files import KEYS_SUFFIX
 from knowloom.server.access_log import log_to_stderr
 from knowloom.server.app import create_app
 from knowloom.server.background import BackgroundEmbedding
@@ -29,6 +28,7 @@ from knowloom.server.settings import (
     GRACE_S,
     ServerLimits,
     format_address,
+    jobs_folder,
     load_keyring,
     startup_lines,
 )
@@ -43,14 +43,14 @@ def serve(
     kb: Engine,
     host: str,
     port: int,
-    keys: Path,
+    keys: Path | str,
     *,
     workers: int,
     limits: ServerLimits,
     say: Callable[[str], None],
 ) -> None:
     """Serve in this process until SIGTERM or SIGINT, then finish the running requests."""
-    lines = startup_lines(host, port, load_keyring(host, keys))
+    lines = startup_lines(host, port, keys)
     server = create_server(kb, keys, host, port, workers, limits)
     problems: list[Unavailable] = []
 
@@ -72,7 +72,7 @@ def serve(
 
 def create_server(
     kb: Engine,
-    keys: Path,
+    keys: Path | str,
     host: str,
     port: int,
     workers: int,
@@ -82,9 +82,8 @@ def create_server(
     channel: socket.socket | None = None,
 ) -> uvicorn.Server:
     """Return a server on a new socket, or for the connections that `channel` receives."""
-    jobs = keys.with_name(f"{keys.name.removesuffix(KEYS_SUFFIX)}.jobs")
     config = uvicorn.Config(
-        create_app(kb, load_keyring(host, keys), limits, workers, rate, jobs),
+        create_app(kb, load_keyring(host, keys), limits, workers, rate, jobs_folder(keys)),
         host=host,
         port=port,
         log_config=None,

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from knowloom.errors import Invalid
+from knowloom.files import KEYS_SUFFIX
 from knowloom.server.auth import Keyring
 
 GRACE_S = 30  # for running requests to finish after a signal to stop
@@ -33,19 +35,30 @@ class ServerLimits:
     llm_timeout_s: float = 120  # of one answer
 
 
-def load_keyring(host: str, keys: Path) -> Keyring | None:
+def load_keyring(host: str, keys: Path | str) -> Keyring | None:
     """Return the keyring, or None for an open server, which only local processes can reach.
 
-    A key file counts even if all its keys are revoked: revoking the last key must not open the
-    server.
+    `keys` is a file, or the URL of a store that has them. Keys count even if all are revoked:
+    revoking the last one must not open the server.
     """
-    keyring = Keyring(keys)
-    if not is_loopback(host) and not keyring.active():
-        raise Invalid(
-            f"{host} is reachable from other machines and {str(keys)!r} has no active key; "
-            'run "knowloom keys add"'
-        )
-    return keyring if keys.exists() else None
+    with ExitStack() as stack:
+        keyring = stack.enter_context(closing(Keyring(keys)))
+        if not is_loopback(host) and not keyring.active():
+            raise Invalid(
+                f"{host} is reachable from other machines and {keyring.name!r} has no active key; "
+                'run "knowloom keys add"'
+            )
+        if keyring.exists():
+            stack.pop_all()
+            return keyring
+    return None
+
+
+def jobs_folder(keys: Path | str) -> Path:
+    """Return the folder of jobs: beside the file of the keys, else in the working directory."""
+    name = keys.name if isinstance(keys, Path) else f"knowloom{KEYS_SUFFIX}"
+    folder = keys.parent if isinstance(keys, Path) else Path()
+    return folder / f"{name.removesuffix(KEYS_SUFFIX)}.jobs"
 
 
 def is_loopback(host: str) -> bool:
@@ -60,8 +73,9 @@ def accepted_hosts(host: str, allowed: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*LOOPBACK, host.lower(), *(name.lower() for name in allowed)]))
 
 
-def startup_lines(host: str, port: int, keyring: Keyring | None) -> list[str]:
-    """Return the lines printed when the server starts."""
+def startup_lines(host: str, port: int, keys: Path | str) -> list[str]:
+    """Return the lines printed when the server starts; raise Invalid if it needs a key first."""
+    keyring = load_keyring(host, keys)
     url = f"http://{format_address(host, port)}"
     lines = [
         f"knowloom serves at {url}",
@@ -71,7 +85,8 @@ def startup_lines(host: str, port: int, keyring: Keyring | None) -> list[str]:
     if keyring is None:
         warning = "warning: no API keys: any local process can read and write; "
         return [*lines, warning + 'run "knowloom keys add" and restart']
-    return [*lines, f"  keys           {len(keyring.active())} active, in {keyring.path}"]
+    with closing(keyring):
+        return [*lines, f"  keys           {len(keyring.active())} active, in {keyring.name}"]
 
 
 def format_address(host: str, port: int) -> str:

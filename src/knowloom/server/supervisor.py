@@ -31,7 +31,6 @@ from knowloom.server.settings import (
     GRACE_S,
     METRICS_FOLDER,
     ServerLimits,
-    load_keyring,
     startup_lines,
 )
 
@@ -53,7 +52,7 @@ class WorkerTask:
     open_engine: Callable[[], Engine]
     host: str
     port: int
-    keys: Path
+    keys: Path | str
     workers: int
     limits: ServerLimits
     rate: RateLimiter
@@ -83,7 +82,7 @@ def run_processes(
     open_engine: Callable[[], Engine],
     host: str,
     port: int,
-    keys: Path,
+    keys: Path | str,
     *,
     processes: int,
     workers: int,
@@ -95,7 +94,7 @@ def run_processes(
     A process that dies is restarted; connections that wait for it are kept, as their socket
     stays open here.
     """
-    keyring = load_keyring(host, keys)
+    lines = startup_lines(host, port, keys)
     log_to_stderr()
     starter = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
     warm_up()
@@ -115,7 +114,7 @@ def run_processes(
 
         def announce(check: Callable[[], bool]) -> None:
             wait_until_ready(host, port, check)
-            for line in startup_lines(host, port, keyring):
+            for line in lines:
                 say(line)
 
         _supervise(starts, announce, refuse)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from knowloom.history import State, Step
-from knowloom.server.auth import ApiKey
+from knowloom.server.api_keys import ApiKey
 from knowloom.server.dependencies import get_engine, get_key, read_spaces, write_space
 from knowloom.server.routes.knowledge import ItemId
 from knowloom.server.schemas.knowledge import HistoryRequest, RestoreRequest, RollbackRequest

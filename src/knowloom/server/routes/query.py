@@ -14,7 +14,7 @@ from knowloom.errors import Invalid
 from knowloom.model import Context
 from knowloom.options import ContextArguments
 from knowloom.server.access_log import collect_warnings
-from knowloom.server.auth import ApiKey
+from knowloom.server.api_keys import ApiKey
 from knowloom.server.dependencies import (
     cpu_turn,
     get_engine,

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from knowloom.maintenance import Maintenance
 from knowloom.ports import AuditEntry
-from knowloom.server.auth import ALL_SPACES, ApiKey
+from knowloom.server.api_keys import ALL_SPACES, ApiKey
 from knowloom.server.dependencies import get_engine, get_key, write_space
 from knowloom.server.schemas.client_api import BackupRequest, PurgeRequest, RetentionRequest
 from knowloom.wire.upkeep import audit_to_json, backup_to_json, backups_to_json, purged_to_json
@@ -31,7 +31,8 @@ def backup(request: Request, body: BackupRequest) -> JSONResponse:
     """Write a verified backup beside the knowledge. Requires an admin of all spaces."""
     get_key(request).check_all("write")
     keyring = request.app.state.keyring
-    keys = keyring.path if keyring is not None and keyring.path.exists() else None
+    file = keyring.file if keyring is not None else None
+    keys = file if file is not None and file.exists() else None
     result = _maintenance(request).backup(keep=body.keep, keys=keys)
     return JSONResponse(backup_to_json(result))
 

@@ -24,6 +24,7 @@ from knowloom.stores.postgresql import (
 )
 from knowloom.stores.postgresql.address import parse_address
 from knowloom.stores.postgresql.administration import PostgresqlUpkeep
+from knowloom.stores.postgresql.api_keys import PostgresqlKeys
 from knowloom.stores.postgresql.links import link_tables, name_tables, nearest_tables
 from knowloom.stores.postgresql.scoring import text_scores, vector_rows
 from knowloom.stores.postgresql.sessions import Pool, ReadSession, SnapshotBlock
@@ -42,6 +43,11 @@ class PostgresqlStore:
     @classmethod
     def open(cls, url: str) -> PostgresqlStore:
         return cls(url)
+
+    @classmethod
+    def open_keys(cls, url: str) -> PostgresqlKeys:
+        """Open the API keys of the schema."""
+        return PostgresqlKeys(url)
 
     def close(self) -> None:
         self._pool.close()

@@ -109,6 +109,14 @@ MIGRATIONS = (
         PRIMARY KEY(space, no));
     CREATE INDEX nearest_by_version ON nearest(space, version);
     """,
+    """
+    -- Keys of servers as JSON, with the hash of the secret.
+    CREATE TABLE api_key(id text COLLATE "C" PRIMARY KEY, data text NOT NULL);
+    -- The approximate vector index of a space is the table "vector_index_<no>". It has the vectors
+    -- up to a version of the space.
+    CREATE TABLE vector_index(
+        space integer PRIMARY KEY, dimensions integer NOT NULL, version bigint NOT NULL);
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,13 +22,15 @@ from knowloom.files import store_file
 from knowloom.filters.condition_json import where_to_json
 
 if TYPE_CHECKING:
-    from knowloom.server.auth import ApiKey, Keyring
+    from knowloom.server.api_keys import ApiKey
+    from knowloom.server.auth import Keyring
 
 keys_option = click.option(
     "--keys",
     "keys",
     metavar="FILE",
-    help="File of the API keys. Default: the store's path with .keys.json appended.",
+    help="File of the API keys. Default: the store's path with .keys.json appended, or the "
+    "database of the store.",
 )
 
 
@@ -118,8 +121,8 @@ def serve(
     _import_server(count)
     from knowloom.server import settings, supervisor
 
-    address = (host, port, _keys_path(session, keys))
-    settings.load_keyring(host, address[2])  # raises before a store is created
+    address = (host, port, _keys_location(session, keys))
+    settings.startup_lines(*address)  # raises before a store is created
     hosts = settings.accepted_hosts(host, allowed)
     server_limits = settings.ServerLimits(hosts=hosts, **session.server_settings(), **limits)
     # The collector keeps every warning, and a server runs for long.
@@ -169,8 +172,11 @@ def _count_processes(session: Session, processes: int | None, cores: int) -> int
 
 
 def _is_shareable(url: str) -> bool:
+    """Return True for a store that several processes can use: a file, a folder or a database."""
+    from knowloom.registry import has_key_table
+
     is_folder = url.startswith(("file:", "networkx:")) and url != "networkx:"
-    return store_file(url) is not None or is_folder
+    return store_file(url) is not None or is_folder or has_key_table(url)
 
 
 @click.group(
@@ -217,15 +223,16 @@ def add(
     where: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Create a key. Its secret is printed once and not stored."""
-    key, secret = _open_keyring(session, keys).add(
-        name,
-        reads=reads,
-        writes=writes,
-        role=role,
-        tier=tier,
-        where=where,
-        now=datetime.now(UTC),
-    )
+    with _open_keyring(session, keys) as keyring:
+        key, secret = keyring.add(
+            name,
+            reads=reads,
+            writes=writes,
+            role=role,
+            tier=tier,
+            where=where,
+            now=datetime.now(UTC),
+        )
     session.output(
         _key_to_json(key) | {"secret": secret},
         lambda _: [f"key {key.id}; its secret, which is not shown again:", secret],
@@ -237,7 +244,8 @@ def add(
 @click.pass_obj
 def list_keys(session: Session, keys: str | None = None) -> None:
     """List the keys, without their secrets."""
-    entries = _open_keyring(session, keys).keys()
+    with _open_keyring(session, keys) as keyring:
+        entries = keyring.keys()
     lines = [_format_key(key) for key in entries]
     empty = "no keys: the service is open to this machine and closed to others"
     session.output({"keys": [_key_to_json(key) for key in entries]}, lambda _: lines or [empty])
@@ -249,17 +257,23 @@ def list_keys(session: Session, keys: str | None = None) -> None:
 @click.pass_obj
 def revoke(session: Session, id: str, keys: str | None = None) -> None:
     """Revoke a key, immediately on every running server."""
-    key = _open_keyring(session, keys).revoke(id, datetime.now(UTC))
+    with _open_keyring(session, keys) as keyring:
+        key = keyring.revoke(id, datetime.now(UTC))
     session.output(_key_to_json(key), lambda _: [f"revoked: {key.id} ({key.name})"])
 
 
-def _open_keyring(session: Session, path: str | None) -> Keyring:
+def _open_keyring(session: Session, path: str | None) -> closing[Keyring]:
     from knowloom.server.auth import Keyring
 
-    return Keyring(_keys_path(session, path))
+    return closing(Keyring(_keys_location(session, path)))
 
 
-def _keys_path(session: Session, path: str | None) -> Path:
+def _keys_location(session: Session, path: str | None) -> Path | str:
+    """Return the file of the keys, or the URL of the store if it has them."""
+    from knowloom.registry import has_key_table
+
+    if path is None and has_key_table(session.url()):
+        return session.url()
     return Path(session.sibling_path("beside" if path is None else path, ".keys.json"))
 
 
