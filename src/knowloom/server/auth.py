@@ -13,8 +13,8 @@ from typing import Protocol
 from knowloom import codec, tiers, validation
 from knowloom.errors import Invalid, NotFound, unknown_name
 from knowloom.filters.condition_json import WhereArgument, validate_where
-from knowloom.server.api_keys import ROLES, ApiKey, hash_secret
-from knowloom.server.key_sources import KeyFile, StoredKeys
+from knowloom.server.keys.api_keys import ROLES, ApiKey, hash_secret
+from knowloom.server.keys.key_sources import KeyFile, StoredKeys
 
 
 class KeySource(Protocol):

@@ -11,7 +11,7 @@ from knowloom import tiers
 from knowloom.engine import Engine, act_as, restrict
 from knowloom.errors import Forbidden
 from knowloom.model import Edge, Problem
-from knowloom.server.api_keys import ALL_SPACES, ApiKey
+from knowloom.server.keys.api_keys import ALL_SPACES, ApiKey
 from knowloom.server.metrics import Metrics
 from knowloom.tiers import Tier
 from knowloom.validation import choose_space

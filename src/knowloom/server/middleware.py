@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowloom.errors import Unavailable
-from knowloom.server.api_keys import ANONYMOUS, ApiKey
 from knowloom.server.auth import Keyring
 from knowloom.server.errors import internal_error, problem_response
+from knowloom.server.keys.api_keys import ANONYMOUS, ApiKey
 from knowloom.server.metrics import Metrics
 from knowloom.server.rate_limit import RateLimiter
 from knowloom.server.settings import ServerLimits

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from knowloom.history import State, Step
-from knowloom.server.api_keys import ApiKey
 from knowloom.server.dependencies import get_engine, get_key, read_spaces, write_space
+from knowloom.server.keys.api_keys import ApiKey
 from knowloom.server.routes.knowledge import ItemId
 from knowloom.server.schemas.knowledge import HistoryRequest, RestoreRequest, RollbackRequest
 from knowloom.wire.knowledge import history_to_json, report_to_json, rollback_to_json

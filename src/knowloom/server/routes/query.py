@@ -14,7 +14,6 @@ from knowloom.errors import Invalid
 from knowloom.model import Context
 from knowloom.options import ContextArguments
 from knowloom.server.access_log import collect_warnings
-from knowloom.server.api_keys import ApiKey
 from knowloom.server.dependencies import (
     cpu_turn,
     get_engine,
@@ -24,6 +23,7 @@ from knowloom.server.dependencies import (
     record_context,
     record_problems,
 )
+from knowloom.server.keys.api_keys import ApiKey
 from knowloom.server.schemas.context import DiffRequest, ExplainRequest, SearchRequest
 from knowloom.server.schemas.fields import parse_format
 from knowloom.wire.context_diffs import diff_to_json, parse_context

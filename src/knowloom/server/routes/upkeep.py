@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 
 from knowloom.maintenance import Maintenance
 from knowloom.ports import AuditEntry
-from knowloom.server.api_keys import ALL_SPACES, ApiKey
 from knowloom.server.dependencies import get_engine, get_key, write_space
+from knowloom.server.keys.api_keys import ALL_SPACES, ApiKey
 from knowloom.server.schemas.client_api import BackupRequest, PurgeRequest, RetentionRequest
 from knowloom.wire.upkeep import audit_to_json, backup_to_json, backups_to_json, purged_to_json
 

@@ -22,8 +22,8 @@ from knowloom.files import store_file
 from knowloom.filters.condition_json import where_to_json
 
 if TYPE_CHECKING:
-    from knowloom.server.api_keys import ApiKey
     from knowloom.server.auth import Keyring
+    from knowloom.server.keys.api_keys import ApiKey
 
 keys_option = click.option(
     "--keys",

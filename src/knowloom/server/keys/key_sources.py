@@ -15,7 +15,7 @@ from knowloom import codec
 from knowloom.commit import LOCAL
 from knowloom.errors import Corrupt, Unavailable
 from knowloom.ports import KeyTable
-from knowloom.server.api_keys import UNREADABLE, ApiKey, key_to_json, parse_key
+from knowloom.server.keys.api_keys import UNREADABLE, ApiKey, key_to_json, parse_key
 
 STALE_S = 5.0  # after which a file that is being written was left behind
 LOCK_TRIES = 100

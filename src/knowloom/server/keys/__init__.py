@@ -1,0 +1,1 @@
+"""API keys and the places where they are stored."""
