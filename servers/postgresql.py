@@ -78,7 +78,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self._port()}/postgres"
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def start(self) -> str:
         """Start the instance unless it runs; return its URL."""
@@ -110,7 +110,7 @@ class Server:
             access = self._data / "pg_hba.conf"
             access.write_text(f"{SECURED}\n{access.read_text()}")
             (self._folder / "port").write_text(str(free_port()))
-        options = [*SETTINGS, f"port={self._port()}", f"unix_socket_directories={self._folder}"]
+        options = [*SETTINGS, f"port={self.port}", f"unix_socket_directories={self._folder}"]
         command: list[str | Path] = [programs / "postgres", "-D", self._data]
         command += [part for option in options for part in ("-c", option)]
         with (self._folder / "log").open("ab") as log:
@@ -139,7 +139,8 @@ class Server:
     def _log_end(self) -> str:
         return (self._folder / "log").read_text(errors="replace")[-500:]
 
-    def _port(self) -> int:
+    @property
+    def port(self) -> int:
         return int((self._folder / "port").read_text())
 
     def pid(self) -> int:

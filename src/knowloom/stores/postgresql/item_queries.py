@@ -40,7 +40,7 @@ def read_items(session: ReadSession, keys: Sequence[Key]) -> dict[Key, Item]:
     for key in dict.fromkeys(key for key in keys if key[0] in views):
         view = views[key[0]]
         no = view.cached_number(key[1])
-        item = None if no == NO_ITEM else view.items_by_number.get(_version(view, no))
+        item = None if no == NO_ITEM else _cached_item(view, key[0], no)
         if item is None:
             missing.append(key)
         else:
@@ -56,12 +56,17 @@ def read_items(session: ReadSession, keys: Sequence[Key]) -> dict[Key, Item]:
             item = items[names[space], id] = decode_item(names[space], id, body, attributes)
             view.remember(no, id)
             if len(body) + len(attributes) <= MAX_CACHED_LENGTH:
-                view.items_by_number.put(_version(view, no), item)
+                view.items_by_number.put(view.item_version(no), item)
     return {key: codec.copy_value(item) for key, item in items.items()}
 
 
-def _version(view: SpaceArrays, no: int) -> tuple[int, int]:
-    return no, int(view.records["version"][no])
+def _cached_item(view: SpaceArrays, space: str, no: int) -> Item | None:
+    version = view.item_version(no)
+    cached = view.items_by_number.get(version)
+    if isinstance(cached, tuple):
+        cached = decode_item(space, *cached)
+        view.items_by_number.put(version, cached)
+    return cached
 
 
 def get_items(session: ReadSession, keys: Sequence[Key]) -> list[Item]:

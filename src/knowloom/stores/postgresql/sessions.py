@@ -46,6 +46,8 @@ class ReadSession:
         self._meta: dict[str, str] = {}  # in this transaction
         self._calibration = ("", b"")  # the last one that was read, with its digest
         self._in_transaction = False
+        # In this transaction there was a search, and one by vectors: see `reading.prefetch`.
+        self.reads_hits = self.reads_vectors = False
         self._connect()
 
     def _connect(self) -> None:
@@ -120,6 +122,10 @@ class ReadSession:
         views = ((name, self._current[name]) for name in dict.fromkeys(names))
         return {name: view for name, view in views if view is not None}
 
+    def current_views(self) -> dict[str, SpaceArrays]:
+        """Return the spaces that were read in this transaction."""
+        return {name: view for name, view in self._current.items() if view is not None}
+
     def _refresh(self, name: str, row: Sequence[Any]) -> SpaceArrays:
         view = self._arrays.get(name)
         if view is None or view.no != row[0]:
@@ -131,6 +137,7 @@ class ReadSession:
         """End the transaction of a block."""
         for values in (self._current, self._rows, self._meta):
             values.clear()
+        self.reads_hits = self.reads_vectors = False
         if self._in_transaction:
             self._in_transaction = False
             self.connection.execute("ROLLBACK")

@@ -80,7 +80,8 @@ class SpaceArrays:
         self._columns = AttributeColumns(no)
         self._has_expiry = False
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
-        self.items_by_number: TwoGenerationCache[tuple[int, int], Item]
+        # By number and version; rows (id, body, attributes) until they are first needed.
+        self.items_by_number: TwoGenerationCache[tuple[int, int], Item | tuple[str, str, str]]
         self.items_by_number = TwoGenerationCache("postgresql items", MAX_CACHED_ITEMS)
         self._ids: TwoGenerationCache[int, str]
         self._ids = TwoGenerationCache("postgresql ids", MAX_CACHED_IDS)
@@ -162,6 +163,13 @@ class SpaceArrays:
                 ids[no] = id
                 self.remember(no, id)
         return [ids[no] for no in numbers]
+
+    def cached_id(self, no: int) -> str | None:
+        return self._ids.get(no)
+
+    def item_version(self, no: int) -> tuple[int, int]:
+        """Return the key of an item in the cache: it changes with the item."""
+        return no, int(self.records["version"][no])
 
     def remember(self, no: int, id: str) -> None:
         self._ids.put(no, id)

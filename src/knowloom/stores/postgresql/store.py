@@ -193,11 +193,10 @@ class PostgresqlStore:
     ) -> list[Edge]:
         with self.reading() as session:
             views = session.views(spaces)
-            names = {view.no: name for name, view in views.items()}
             versions = tuple((view.no, view.version) for view in views.values())
             selection = edge_queries.EdgeQuery(versions, tuple(types), limit, automatic)
             keys = [key for key in keys if key[0] in views]
-            return session.edges.heaviest(session.fetch, keys, selection, min_weight, names)
+            return session.edges.heaviest(session, keys, selection, min_weight)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
         with self.reading() as session:

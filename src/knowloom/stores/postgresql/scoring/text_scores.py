@@ -12,6 +12,7 @@ from knowloom.errors import Conflict
 from knowloom.model import Filter, Key
 from knowloom.ports import IndexResult
 from knowloom.stores.postgresql.item_rows import Numbers
+from knowloom.stores.postgresql.reading.prefetch import hit_ids
 from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, SpaceArrays
 from knowloom.stores.postgresql.term_segments import PostingCache
@@ -27,6 +28,7 @@ def search_text(
     session: ReadSession, text: str, only: Filter, limit: int, also: Sequence[Key]
 ) -> IndexResult:
     views = session.views(only.spaces)
+    session.reads_hits = True
     check_index(session)
     scores, maximum = score_passages(session, list(views.values()), text)
     matches: list[tuple[Key, float]] = []
@@ -43,7 +45,7 @@ def search_text(
         if limit:
             places, values, matching = k_largest(best, limit, maximum)
             considered += matching
-            ids = view.ids(session.fetch, places)
+            ids = hit_ids(session, view, places)
             matches += [((name, id), value) for id, value in zip(ids, values, strict=True)]
     top = tuple(sorted(matches, key=best_first)[:limit])
     return IndexResult(top, considered, {key: others[key] for key in also if key in others})

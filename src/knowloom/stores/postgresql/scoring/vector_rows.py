@@ -12,6 +12,7 @@ from knowloom.errors import Corrupt
 from knowloom.model import Filter, Key
 from knowloom.ports import IndexResult, Vector
 from knowloom.stores.postgresql.item_rows import Numbers, ranges
+from knowloom.stores.postgresql.reading.prefetch import hit_ids
 from knowloom.stores.postgresql.scoring.text_scores import best_first, check_segmenter
 from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, Mask, SpaceArrays
@@ -30,6 +31,7 @@ Matrix = npt.NDArray[np.float32]
 
 def search_vector(session: ReadSession, vector: Vector, only: Filter, limit: int) -> IndexResult:
     views = session.views(only.spaces)
+    session.reads_hits = session.reads_vectors = True
     check_segmenter(session)
     matches: list[tuple[Key, float]] = []
     considered = 0
@@ -39,7 +41,7 @@ def search_vector(session: ReadSession, vector: Vector, only: Filter, limit: int
         considered += int(np.count_nonzero(allowed))
         slots = _nearest_slots(view, vector, allowed, limit)
         scores = _with_ties(_score_best(session, view, vector, slots, limit), limit)
-        ids = view.ids(session.fetch, list(scores))
+        ids = hit_ids(session, view, list(scores))
         matches += [((name, id), score) for id, score in zip(ids, scores.values(), strict=True)]
     return IndexResult(tuple(sorted(matches, key=best_first)[:limit]), considered)
 

@@ -1,0 +1,1 @@
+"""Reads that spare round trips."""
