@@ -85,6 +85,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         ItemChange as ItemChange,
         diff_contexts as diff_contexts,
     )
+    from knowloom.capabilities.related import find_related as find_related
     from knowloom.context.item_pages import ItemPage as ItemPage
     from knowloom.engine import Engine as Engine, act_as as act_as, restrict as restrict
     from knowloom.errors import (
@@ -185,6 +186,7 @@ _HOMES = {
     "knowloom.loading.sources.web_source": "WebPages",
     "knowloom.client.client": "Client",
     "knowloom.capabilities.differences": "ContextDiff ItemChange diff_contexts",
+    "knowloom.capabilities.related": "find_related",
     "knowloom.context.item_pages": "ItemPage",
     "knowloom.engine": "Engine act_as restrict",
     "knowloom.errors": (

@@ -66,6 +66,7 @@ class Settings:
     model: str = _setting("gpt-4", "model whose tokens are counted")
     max_tokens: int = _setting(2000, "budget of a context")
     format: str = _setting("markdown", 'of a context; or "plain", "yaml", "json"')
+    api_key: str = _setting("", "of the server behind `knowloom mcp URL`", is_secret=True)
     secrets: str = _setting(
         "refuse", 'items that contain a secret; "allow": store them: secrets.md'
     )

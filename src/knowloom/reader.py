@@ -309,7 +309,7 @@ class Reader:
         model = tokens.strict_model(model, validate_bool("strict", strict))
         counter, notices = tokens.get_counter(model), tokens.estimate_notices(model)
         with self.snapshot() as stores:
-            item = self._find_item(validate_name("id", id), space)
+            item = self.find_item(validate_name("id", id), space)
             size = stores.words.passage_size()
         pages = paginate(item, size, counter, validate_budget(max_tokens, minimum_budget(item)))
         if passage is not None:
@@ -318,7 +318,7 @@ class Reader:
         number = validate_int("page", page, 1, len(pages.ranges))
         return replace(pages.build_page(number), degraded=notices)
 
-    def _find_item(self, id: str, space: str | Sequence[str] | None) -> Item:
+    def find_item(self, id: str, space: str | Sequence[str] | None) -> Item:
         """Return the item with this id; it must be in exactly one of the spaces."""
         spaces = self.resolve_spaces([space] if isinstance(space, str) else space)
         items = self._stores.items.get([(name, id) for name in spaces])

@@ -39,6 +39,7 @@ NOT_RUN = (
     "knowloom ingest",
     "knowloom replay",
     "knowloom models build",
+    "knowloom mcp run",  # tests/mcp
 )  # they need a server, an existing key or an LLM
 
 

@@ -48,6 +48,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("wire",),
     ("factory", "client"),
     ("",),
+    ("mcp",),
     ("integrations", "server", "cli"),
     ("__main__", "testing"),
 )
@@ -130,7 +131,7 @@ def test_imports_point_one_way():
 
 def test_an_optional_package_is_imported_in_one_file_or_folder():
     users: dict[str, set[str]] = defaultdict(set)
-    folders = ("server/", "stores/postgresql/", "testing/")
+    folders = ("mcp/", "server/", "stores/postgresql/", "testing/")
     for file in FILES:
         name = relative_name(file)
         home = next((folder for folder in folders if name.startswith(folder)), name)
@@ -180,7 +181,7 @@ def test_only_the_settings_and_the_processes_read_the_environment():
 
 
 def test_the_library_prints_nothing_and_has_no_async_twins():
-    surfaces = ("cli", "server", "integrations", "client")
+    surfaces = ("cli", "server", "integrations", "client", "mcp")
     for file in FILES:
         if unit_of(module_name(file)) in surfaces:
             continue

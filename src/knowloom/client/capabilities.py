@@ -14,14 +14,18 @@ from knowloom.capabilities.graph.model import GraphAnswer
 from knowloom.capabilities.graph.options import GraphArguments
 from knowloom.capabilities.provider.model import Provision
 from knowloom.capabilities.provider.options import ProviderArguments
+from knowloom.capabilities.related import DEFAULT_LIMIT
 from knowloom.client.requests import encode_names, encode_options, encode_spaces, encode_tier
 from knowloom.client.transport import Transport
 from knowloom.errors import Invalid
+from knowloom.model import Hits
 from knowloom.templates.template import Template
 from knowloom.tiers import TierArgument
+from knowloom.validation import validate_name
 from knowloom.wire import JsonObject
 from knowloom.wire.assembly import assembly_from_json
 from knowloom.wire.axioms import check_from_json
+from knowloom.wire.contexts import hits_from_json
 from knowloom.wire.graph import graph_from_json
 from knowloom.wire.provision import provision_from_json
 
@@ -118,6 +122,20 @@ class RemoteCapabilities:
         return self._transport.read(
             "/api/provide", body, lambda row: provision_from_json(query, row)
         )
+
+    def spaces(self) -> dict[str, int]:
+        """Return the spaces that the key may read, with their numbers of items."""
+        return self._transport.read(
+            "/api/spaces", None, lambda row: {info["name"]: info["items"] for info in row["spaces"]}
+        )
+
+    def related(
+        self, id: str, *, space: str | Sequence[str] | None = None, limit: int = DEFAULT_LIMIT
+    ) -> Hits:
+        """Return the items that edges connect with an item; see `knowloom.find_related`."""
+        spaces = encode_spaces([space] if isinstance(space, str) else space)
+        body = {"id": validate_name("id", id), "limit": limit} | spaces
+        return self._transport.read("/api/related", body, hits_from_json)
 
     def check(self, spaces: str | Sequence[str] | None = None) -> Checked:
         """Check entities, relationships and claims against the axioms of their spaces.

@@ -319,9 +319,7 @@ class Client(RemoteCapabilities):
         return validation.choose_space(self._readable_spaces()) if space is None else space
 
     def _readable_spaces(self) -> list[str]:
-        return self._transport.read(
-            "/api/spaces", None, lambda row: sorted(space["name"] for space in row["spaces"])
-        )
+        return sorted(self.spaces())
 
     def _context(self, body: JsonObject) -> Context:
         route = select_route("/api/explain", "/api/ask/context", body)

@@ -9,12 +9,14 @@ from datetime import datetime
 from typing import Any, Protocol, Self, TypedDict, runtime_checkable
 
 from knowloom import validation
+from knowloom.capabilities.reading import ReadableKnowledge as ReadableKnowledge
+from knowloom.capabilities.reading import read_by_name
 from knowloom.context.citations import is_cited
-from knowloom.context.item_pages import ItemPage
 from knowloom.errors import Invalid, MissingExtra, NotFound, unknown_name
 from knowloom.filters.condition_json import WhereArgument
 from knowloom.formats.runs import excerpt_runs
 from knowloom.model import Chosen, Citation, Context, Hit, Item
+from knowloom.options import ReadArguments
 from knowloom.recipes import Mode, Recipe
 from knowloom.wire.contexts import describe_match, passage_to_json, problem_to_json
 
@@ -45,17 +47,6 @@ class KnowledgeBase(Protocol):
 
     @property
     def context(self) -> Callable[..., Context]: ...
-
-
-@runtime_checkable
-class ReadableKnowledge(Protocol):
-    """The calls of an Engine and a Client that tools for reading items use."""
-
-    @property
-    def search(self) -> Callable[..., list[Hit]]: ...
-
-    @property
-    def read(self) -> Callable[..., ItemPage]: ...
 
 
 class LookupArguments(TypedDict, total=False):
@@ -197,31 +188,13 @@ class ItemReader:
     def read(self, item: str, page: int = 1) -> str:
         """Return a page as text. A mistake of the model is answered with a message to it."""
         try:
-            return str(self._read(item, page))
+            options: ReadArguments = {"page": page, "model": self.model}
+            options["max_tokens"] = self.max_tokens
+            return str(read_by_name(self.kb, item, self.spaces, **options))
         except (Invalid, NotFound) as error:
             if error.code == "unknown_space":  # a mistake of the program
                 raise
             return f"error: {error}"
-
-    def _read(self, item: str, page: int) -> ItemPage:
-        """Read an item by its id, by "space/id" as pages name it, or by its title."""
-        spaces, limits = list(self.spaces), {"max_tokens": self.max_tokens, "model": self.model}
-        try:
-            return self.kb.read(item, space=spaces, page=page, **limits)
-        except (Invalid, NotFound) as error:
-            key = self._find_key(item)
-            if key is None:
-                raise
-            log.debug("read %s: by another name", error.code)
-            return self.kb.read(key[1], space=key[0], page=page, **limits)
-
-    def _find_key(self, name: str) -> tuple[str, str] | None:
-        space, _, id = name.partition("/")
-        if id and space in self.spaces:
-            return space, id
-        hits = self.kb.search(name, spaces=self.spaces, mode="bm25") if name.strip() else []
-        titles = [hit.item.key for hit in hits if hit.item.title.casefold() == name.casefold()]
-        return titles[0] if titles else None
 
 
 def _check_knowledge(kb: object, protocol: type, spaces: Sequence[str]) -> None:

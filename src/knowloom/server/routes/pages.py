@@ -1,4 +1,4 @@
-"""Routes that read an item page by page."""
+"""Routes that read an item page by page, and list its neighbours."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
+from knowloom.capabilities.related import find_related
 from knowloom.server.dependencies import get_engine, get_key
 from knowloom.server.routes.knowledge import ItemId
 from knowloom.server.schemas.fields import Model, Names, Strict
@@ -16,7 +17,9 @@ from knowloom.server.schemas.knowledge import (
     PageTokens,
     PassageNumber,
     ReadRequest,
+    RelatedRequest,
 )
+from knowloom.wire.contexts import hits_to_json
 from knowloom.wire.knowledge import page_to_json
 
 router = APIRouter(prefix="/api", tags=["knowledge"])
@@ -53,14 +56,9 @@ def read_page(
 @router.post("/read", response_model=PageResponse)
 def read(request: Request, body: ReadRequest) -> JSONResponse:
     """Respond as GET /api/items/{id}/read, for ids that a path cannot contain."""
-    key, engine = get_key(request), get_engine(request)
-    spaces = body.spaces
-    if spaces is None:
-        spaces = key.visible(engine.reader.resolve_spaces())
-    key.check_stored(spaces)
-    page = engine.read(
+    page = get_engine(request).read(
         str(body.id),
-        space=spaces,
+        space=_stored_spaces(request, body.spaces),
         page=body.page,
         max_tokens=body.max_tokens,
         passage=body.passage,
@@ -68,3 +66,23 @@ def read(request: Request, body: ReadRequest) -> JSONResponse:
         strict=body.strict,
     )
     return JSONResponse(page_to_json(page))
+
+
+@router.post("/related")
+def related(request: Request, body: RelatedRequest) -> JSONResponse:
+    """Return the items that edges connect with an item, heaviest first; `via` is the reason.
+
+    Without `spaces` they are looked up in all spaces that the key may read.
+    """
+    spaces = _stored_spaces(request, body.spaces)
+    hits = find_related(get_engine(request), str(body.id), space=spaces, limit=body.limit)
+    return JSONResponse(hits_to_json(hits))
+
+
+def _stored_spaces(request: Request, spaces: list[str] | None) -> list[str]:
+    """Return the spaces of a request, or all that the key may read, as they are stored."""
+    key = get_key(request)
+    if spaces is None:
+        spaces = key.visible(get_engine(request).reader.resolve_spaces())
+    key.check_stored(spaces)
+    return spaces

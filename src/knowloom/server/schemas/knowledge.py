@@ -155,6 +155,16 @@ class ReadRequest(RequestModel):
     strict: Strict = False
 
 
+class RelatedRequest(RequestModel):
+    """An item whose neighbours are listed; it is in one of the spaces, or in any readable one."""
+
+    model_config = examples({"id": "process-a-refund", "spaces": ["support"], "limit": 5})
+
+    id: Id
+    spaces: Names | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 10
+
+
 class PageResponse(BaseModel):
     """A page of an item. Summary, tags and properties are on the first page."""
 

@@ -1,0 +1,1 @@
+"""The Model Context Protocol: knowledge as tools, resources and a prompt for agents."""
