@@ -36,7 +36,7 @@ from knowloom.options import (
     validate_ids,
     validate_limit,
 )
-from knowloom.ports import LLM, Batch, Embedder, Progress, Stores
+from knowloom.ports import HIDDEN_SPACES, LLM, Batch, Embedder, Progress, Stores
 from knowloom.reader import Reader
 from knowloom.recipes import Agent
 from knowloom.report import Report
@@ -379,7 +379,7 @@ def restrict(kb: Engine, where: WhereArgument) -> Engine:
     All others, and their edges, are as if they were not stored, but their ids stay in use. Both
     engines have the same stores; closing either closes both.
     """
-    restriction = Restriction(validate_where(where), (validation.PROVENANCE_SPACE,))
+    restriction = Restriction(validate_where(where), HIDDEN_SPACES)
     other = copy(kb)
     other._stores = restrict_stores(kb._stores, restriction)
     other._embedding = kb._embedding.with_stores(other._stores)

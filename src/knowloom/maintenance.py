@@ -19,10 +19,17 @@ from knowloom.operations.backups import Backup, RecordedBackup
 from knowloom.operations.export import Exported, export
 from knowloom.operations.purging import Purged
 from knowloom.options import validate_ids
-from knowloom.ports import AuditEntry, AuditFilter, Progress, SpaceInfo, Stores, Upkeep
+from knowloom.ports import (
+    HIDDEN_SPACES,
+    AuditEntry,
+    AuditFilter,
+    Progress,
+    SpaceInfo,
+    Stores,
+    Upkeep,
+)
 from knowloom.reader import Reader
 from knowloom.validation import (
-    PROVENANCE_SPACE,
     validate_int,
     validate_name,
     validate_names,
@@ -223,7 +230,7 @@ class Maintenance:
             None if since is None else validate_time("since", since),
             None if until is None else validate_time("until", until),
             None if before is None else validate_int("before", before, 1),
-            (PROVENANCE_SPACE,),
+            HIDDEN_SPACES,
         )
         count = validate_int("limit", limit, 1, MAX_ENTRIES)
         return self._upkeep("audit").audit(only, count)

@@ -29,7 +29,7 @@ from knowloom.options import (
     fill_space,
     validate_budget,
 )
-from knowloom.ports import SpaceInfo, Stores, Vector
+from knowloom.ports import HIDDEN_SPACES, SpaceInfo, Stores, Vector
 from knowloom.recipes import Recipe
 from knowloom.retrieval.as_of import stores_as_of
 from knowloom.retrieval.reranking import Reranking
@@ -38,7 +38,6 @@ from knowloom.retrieval_settings import RetrievalSettings
 from knowloom.tiers import resolve_tier
 from knowloom.tracing import collect_timings, span
 from knowloom.validation import (
-    PROVENANCE_SPACE,
     choose_space,
     require_searchable,
     validate_bool,
@@ -268,7 +267,7 @@ class Reader:
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         """Return the counts and digests of the spaces (None: of all) that exist."""
-        return [info for info in self._stores.items.spaces(names) if info.name != PROVENANCE_SPACE]
+        return [info for info in self._stores.items.spaces(names) if info.name not in HIDDEN_SPACES]
 
     def iterate_items(
         self, matching: Filter, limit: int | None = None, after: Key | None = None

@@ -19,7 +19,7 @@ from knowloom.errors import (
     unknown_name,
 )
 from knowloom.ports import LLM, Embedder, KeyTable, LLMSettings, NameFinder, Reranker, Stores
-from knowloom.stores.composite.layers import Layer
+from knowloom.stores.composite.layers import Layer, is_index_layer
 from knowloom.stores.composite.store import CompositeStore
 
 # Plug-ins add to these through the entry point groups "knowloom.stores", "knowloom.embedders",
@@ -66,7 +66,8 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
                     opened[store_url] = open_store(store_url, played)
                 else:
                     reopen = partial(open_store, store_url, played)
-                    opened[store_url] = Layer(store_url, played, reopen)
+                    is_layer = is_index_layer(_find_adapter(store_url))
+                    opened[store_url] = Layer(store_url, played, reopen, is_layer)
                 stack.callback(opened[store_url].close)
         stack.pop_all()
     stores = {role: opened[store_url] for role, store_url in urls.items()}
@@ -99,12 +100,11 @@ def _resolve_urls(url: str, roles: Mapping[str, str]) -> dict[str, str]:
 
 def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     """Open "knowledge.db", "sqlite:///path", "memory:" or a scheme of a plug-in for these roles."""
-    match = _SCHEME.match(url)
-    scheme, path = (match[1], url[match.end() :]) if match else ("sqlite", url)
+    scheme, path = _split_scheme(url)
     # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
     if scheme == "sqlite" and not path.removeprefix("///").strip():
         raise invalid_store_url(url)
-    adapter = _load_store(scheme)
+    adapter = _find_adapter(url)
     supported = getattr(adapter, "ROLES", ROLES)
     for role in roles:
         if role not in supported:
@@ -128,10 +128,18 @@ def open_key_table(url: str) -> KeyTable:
     return table
 
 
+def _split_scheme(url: str) -> tuple[str, str]:
+    match = _SCHEME.match(url)
+    return (match[1], url[match.end() :]) if match else ("sqlite", url)
+
+
+def _find_adapter(url: str) -> Any:
+    return _load("store", "knowloom.stores", STORES, _split_scheme(url)[0])
+
+
 def load_restorer(url: str) -> Any:
     """Return the store class that restores backups to this URL; raise Invalid for other stores."""
-    scheme = match[1] if (match := _SCHEME.match(url)) else "sqlite"
-    adapter = _load_store(scheme)
+    adapter = _find_adapter(url)
     if not hasattr(adapter, "restore"):
         raise Invalid(
             f"a backup can be restored to an SQLite file only, got {url!r}", "unsupported"

@@ -16,10 +16,9 @@ import numpy as np
 from knowloom import codec
 from knowloom.errors import Invalid, list_names, unknown_name
 from knowloom.model import Edge, EdgeKey, Item, Kind
-from knowloom.ports import Vector
+from knowloom.ports import HIDDEN_SPACES, Vector
 from knowloom.text.passages import MAX_PASSAGE_SIZE, MIN_PASSAGE_SIZE
 
-PROVENANCE_SPACE = "knowloom:loaded"  # reserved for the origins of items (loading/provenance.py)
 DEFAULT_SPACE = "default"  # of calls that name none, unless there is exactly one other
 MAX_NAME = 500  # characters of an id, a space, a type, a tag, a subject
 MAX_QUERY = 100_000  # characters
@@ -140,7 +139,7 @@ def validate_name(name: str, value: object, *, allow_empty: bool = True) -> str:
         raise Invalid(f"{name} must be text, got {type(value).__name__}")
     if not value and not allow_empty:
         raise Invalid(f"{name} must not be empty")
-    if value == PROVENANCE_SPACE and name.split(": ")[-1] in ("space", "target_space"):
+    if value in HIDDEN_SPACES and name.split(": ")[-1] in ("space", "target_space"):
         raise Invalid(f"{name} must not be {value!r}, which is reserved")
     if len(value) > MAX_NAME:
         raise Invalid(f"{name} must have at most {MAX_NAME} characters, got {len(value):,}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import cast
 
 from knowloom.errors import Conflict, Unavailable
 from knowloom.linking.name_finders import FinderResolver
@@ -28,7 +29,7 @@ class Linker:
     Nearest rules link every item to the k nearest of those before it in the order of ids, ties to
     the closest before it. An edge thus goes from the smaller id to the larger and belongs to the
     list of its target: a change affects only the item's own list and those that contain it, or now
-    should. Without a store that has all roles and is a `LinkStore`, there are no automatic edges.
+    should. A store that is no `LinkStore` has no automatic edges.
     """
 
     def __init__(
@@ -39,8 +40,7 @@ class Linker:
     ) -> None:
         self._finders = finders or FinderResolver()
         self._rules = None if rules is None else select_rules(rules)
-        store, has_all_roles = stores.items, len(stores.unique()) == 1
-        self._store = store if has_all_roles and isinstance(store, LinkStore) else None
+        self._store = _find_link_store(stores)
         self._index = stores.words
 
     def catch_up(self, spaces: Sequence[str], progress: Progress | None = None) -> tuple[str, ...]:
@@ -80,3 +80,11 @@ class Linker:
         needs_finder = any(isinstance(rule, NameRule) for rule in rules)
         finder = self._finders.resolve(parse_finder(stored)) if needs_finder else None
         return rules, finder, stored
+
+
+def _find_link_store(stores: Stores) -> LinkStore | None:
+    """Return the store that keeps automatic edges: of several stores, that of the items."""
+    if stores.composite is not None:
+        return cast("LinkStore | None", stores.composite.link_store())
+    store, has_all_roles = stores.items, len(stores.unique()) == 1
+    return store if has_all_roles and isinstance(store, LinkStore) else None

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from knowloom import codec, validation
+from knowloom import codec
 from knowloom.loading import diff, provenance, three_layer
 from knowloom.loading.provenance import Claim, Claims
 from knowloom.loading.source_rows import SeenItems, SourcePart, SourceRow
 from knowloom.model import Edge, EdgeKey, Item, Key, Kind
-from knowloom.ports import Batch, Progress, Stores
+from knowloom.ports import PROVENANCE_SPACE, Batch, Progress, Stores
 from knowloom.report import FileCount, Report, Skipped, add_counts
 
 K = TypeVar("K", Key, EdgeKey)
@@ -334,7 +334,7 @@ class Loader:
         self.spaces.update(edge.space for edge in batch.edges)
         self.spaces.update(space for space, _ in batch.deleted)
         self.spaces.update(source[0] for source, _, _ in batch.deleted_edges)
-        self.spaces.discard(validation.PROVENANCE_SPACE)
+        self.spaces.discard(PROVENANCE_SPACE)
 
     def _skip(self, row: ParsedRow, id: str, reason: str) -> None:
         self._skipped.append(Skipped(row.row.where, id, reason))

@@ -19,8 +19,7 @@ from knowloom import codec
 from knowloom.loading.source_rows import NamedBytes
 from knowloom.loading.sources.web_source import WebPages
 from knowloom.model import Edge, EdgeKey, Filter, Item, Key, Kind
-from knowloom.ports import Stores
-from knowloom.validation import PROVENANCE_SPACE
+from knowloom.ports import PROVENANCE_SPACE, Stores
 
 KEYS_PER_PAGE = 256  # about
 PAGES_PER_READ = 200

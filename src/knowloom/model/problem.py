@@ -44,6 +44,7 @@ PROBLEM_CODES: Mapping[str, tuple[Severity, str]] = {
     "invalid_axiom": (_FAILURE, "a stored rule cannot be used"),
     "error": (_FAILURE, "any other error"),
     "vectors_pending": (_NOTICE, "some items are not embedded yet: they are found by words only"),
+    "index_pending": (_NOTICE, "a layer lacks the latest changes: the store of the items answered"),
     "unknown_entity": (_NOTICE, "the entity of the request is not stored"),
     "unknown_space": (_NOTICE, "a requested space does not exist; the others were searched"),
     "default_space": (_NOTICE, "the request names no space: only `default` was searched"),

@@ -4,6 +4,17 @@ Adapters inherit nothing. `knowloom.testing` has a contract suite for each proto
 passes it can be trusted with users' knowledge.
 """
 
+from knowloom.ports.index_layers import (
+    EXACT,
+    HIDDEN_SPACES,
+    OUTBOX_SPACE,
+    PROVENANCE_SPACE,
+    Candidates,
+    IndexEntry,
+    IndexLayer,
+    TextLayer,
+    VectorLayer,
+)
 from knowloom.ports.models import (
     LLM,
     Completion,
@@ -44,11 +55,16 @@ from knowloom.ports.upkeep import (
 )
 
 __all__ = [
+    "EXACT",
+    "HIDDEN_SPACES",
     "LLM",
+    "OUTBOX_SPACE",
+    "PROVENANCE_SPACE",
     "AuditEntry",
     "AuditFilter",
     "BackupHeader",
     "Batch",
+    "Candidates",
     "Completion",
     "CompositeIndexes",
     "DirtyItems",
@@ -56,6 +72,8 @@ __all__ = [
     "ErasableStore",
     "GraphStore",
     "Index",
+    "IndexEntry",
+    "IndexLayer",
     "IndexResult",
     "ItemStore",
     "KeyTable",
@@ -72,8 +90,10 @@ __all__ = [
     "Store",
     "Stores",
     "TextIndex",
+    "TextLayer",
     "TokenCounter",
     "Upkeep",
     "Vector",
     "VectorIndex",
+    "VectorLayer",
 ]

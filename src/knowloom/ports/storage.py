@@ -194,6 +194,9 @@ class VectorIndex(Index, Protocol):
         Ties are ordered by (id, space).
         """
 
+    def get_vectors(self, keys: Sequence[Key]) -> dict[Key, Vector]:
+        """Return the vectors as they are stored, a row per passage; those without are left out."""
+
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         """Return the similarity of these keys; those without a vector are left out."""
 
@@ -297,7 +300,16 @@ class CompositeIndexes(Protocol):
         """Return the number of items that pass the filter and that no index has."""
 
     def repair(self, at: datetime) -> None:
-        """Bring all stores in line with the item store."""
+        """Bring all stores in line with the item store: write what differs, and nothing else."""
+
+    def pending(self) -> dict[str, int]:
+        """Return the number of queued changes of each layer that has any."""
+
+    def deliver(self) -> dict[str, int]:
+        """Give the layers their queued changes; return what is still pending."""
+
+    def link_store(self) -> object:
+        """Return the store that keeps automatic edges, for the linker; None without one."""
 
 
 @dataclass(frozen=True, slots=True)

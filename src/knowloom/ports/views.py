@@ -114,6 +114,9 @@ class VectorIndexView:
     ) -> dict[Key, tuple[float, ...]]:
         return self.vectors.score_vector_passages(vector, keys)
 
+    def get_vectors(self, keys: Sequence[Key]) -> dict[Key, Vector]:
+        return self.vectors.get_vectors(keys)
+
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         return self.vectors.missing_vectors(spaces, limit)
 

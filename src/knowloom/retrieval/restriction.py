@@ -163,6 +163,15 @@ class RestrictedComposite:
     def repair(self, at: datetime) -> None:
         self.composite.repair(at)
 
+    def pending(self) -> dict[str, int]:
+        return self.composite.pending()
+
+    def deliver(self) -> dict[str, int]:
+        return self.composite.deliver()
+
+    def link_store(self) -> object:
+        return self.composite.link_store()
+
 
 @dataclass(frozen=True, slots=True)
 class RestrictedWords(TextIndexView):
@@ -201,6 +210,9 @@ class RestrictedVectors(VectorIndexView):
         self, vector: Vector, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
         return self.vectors.score_vector_passages(vector, self._visible(keys))
+
+    def get_vectors(self, keys: Sequence[Key]) -> dict[Key, Vector]:
+        return self.vectors.get_vectors(self._visible(keys))
 
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
         return self._visible(self.vectors.missing_vectors(spaces, ALL))[:limit]

@@ -48,20 +48,18 @@ def test_an_index_that_missed_writes_is_reported_and_repaired(tmp_path: Path, ro
     with Engine(use_for_all_roles(composite), Letters(), clock=lambda: NOW) as kb:
         kb.add([node("a", "refund"), node("b")], [Edge("a", "b", space="s")])
         failing.failing = True
-        with pytest.raises(Unavailable):
-            kb.add(
-                [node("a", "parcel"), node("c", "parcel")],
-                [Edge("a", "b", weight=0.5, space="s"), Edge("c", "a", space="s")],
-            )
-        with pytest.raises(Unavailable):
-            kb.delete("b", space="s")
-        failing.failing = False
+        kb.add(
+            [node("a", "parcel"), node("c", "parcel")],
+            [Edge("a", "b", weight=0.5, space="s"), Edge("c", "a", space="s")],
+        )
+        kb.delete("b", space="s")
         assert [item.id for item in kb.items()] == ["a", "c"]
         assert [problem for problem in kb.verify() if "run reindex" in problem]
+        failing.failing = False
         kb.reindex()
         assert kb.verify() == []
         assert [hit.item.id for hit in kb.search("parcel", spaces=["s"], mode="bm25")] == ["a", "c"]
-        assert [edge.source for edge in kb.edges()] == ["c"]
+        assert [edge.source for edge in kb.edges(automatic=False)] == ["c"]
 
 
 def test_an_item_in_two_stores_is_reported_and_repaired(tmp_path: Path) -> None:

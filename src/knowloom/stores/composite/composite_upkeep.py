@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from knowloom.errors import Invalid
+from knowloom.errors import Invalid, Unavailable
 from knowloom.model import Key
 from knowloom.ports import (
     AuditEntry,
@@ -19,6 +19,9 @@ from knowloom.ports import (
     Store,
     Upkeep,
 )
+from knowloom.stores.composite.delivery import Delivery
+from knowloom.stores.composite.layers import is_index_layer
+from knowloom.stores.composite.store_layers import unwrap_layer
 
 UNLIMITED = 1_000_000_000  # entries
 
@@ -27,16 +30,24 @@ class CompositeUpkeep:
     """Use it as `store.upkeep()`."""
 
     def __init__(
-        self, primary: Store, metadata: Store | None, words: Store, vectors: Store, graph: Store
+        self,
+        primary: Store,
+        metadata: Store | None,
+        layers: Mapping[str, Any],
+        graph: Store,
+        delivery: Delivery,
     ) -> None:
         self._primary_store = primary
-        roles = {"metadata": metadata, "words": words, "vectors": vectors, "graph": graph}
-        self._others: dict[str, Store] = {}  # the first role of each store but the primary one
+        self._delivery = delivery
+        self._problems: list[str] = []
+        roles = {"metadata": metadata, **layers, "graph": graph}
+        self._others: dict[str, Any] = {}  # the first role of each store but the primary one
         for role, store in roles.items():
+            inner = unwrap_layer(store)
             if store is not None and all(
-                store is not other for other in (primary, *self._others.values())
+                inner is not other for other in (primary, *self._others.values())
             ):
-                self._others[role] = store
+                self._others[role] = inner
 
     @property
     def _primary(self) -> Upkeep:
@@ -60,17 +71,28 @@ class CompositeUpkeep:
         self._primary.record(at, actor, action, subject)
 
     def purge(self, keys: Sequence[Key], at: datetime, actor: str) -> None:
+        """Erase items everywhere; a layer that fails is given the change later."""
+        changes = self._delivery.plan(tuple(self._others), tuple(keys))
+        self._delivery.announce(changes)
         self._primary.purge(keys, at, actor)
-        for store in self._others.values():
-            part = _find_upkeep(store)
-            if part is None:  # it has no log: its files have the current state only
-                store.apply(Batch(at, deleted=tuple(keys), actor=actor))
-            else:
-                part.purge(keys, at, actor)
+        for role, store in self._others.items():
+            try:
+                _purge_part(store, keys, at, actor)
+            except Unavailable as error:
+                if role == "metadata":
+                    raise
+                self._problems.append(f"the {role} may still have it: {error}")
+        self._delivery.deliver(changes)
 
     def compact(self, keys: Sequence[Key]) -> str:
-        parts = [self._primary, *filter(None, map(_find_upkeep, self._others.values()))]
-        return "; ".join(filter(None, [part.compact(keys) for part in parts]))
+        problems = [*self._problems, self._primary.compact(keys)]
+        for role, store in self._others.items():
+            try:
+                part = _find_upkeep(store)
+                problems.append("" if part is None else part.compact(keys))
+            except Unavailable as error:
+                problems.append(f"the {role} may still have it: {error}")
+        return "; ".join(dict.fromkeys(filter(None, problems)))
 
     def retention(self) -> dict[str, int]:
         return self._primary.retention()
@@ -106,6 +128,16 @@ class CompositeUpkeep:
 
     def find_backups_with(self, keys: Sequence[Key], paths: Sequence[str]) -> dict[str, str]:
         return self._primary.find_backups_with(keys, paths)
+
+
+def _purge_part(store: Any, keys: Sequence[Key], at: datetime, actor: str) -> None:
+    part = _find_upkeep(store)
+    if part is not None:
+        part.purge(keys, at, actor)
+    elif is_index_layer(store):
+        store.remove(keys)
+    else:  # it has no log: its files have the current state only
+        store.apply(Batch(at, deleted=tuple(keys), actor=actor))
 
 
 def _find_upkeep(store: Store) -> ErasableStore | None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from threading import Lock, local
 from typing import Any, TypeVar
 
 from knowloom.errors import MissingExtra, Unavailable, hide_secrets
-from knowloom.model import Edge, Key
 from knowloom.ports import ItemStore
 
 T = TypeVar("T")
@@ -19,9 +17,18 @@ log = logging.getLogger(__name__)
 
 METADATA = "metadata"
 GRAPH_CALLS = ("edges_of", "get_edges", "edges")
-WORD_CALLS = ("search_text", "score_text_passages", "rebuild_words", "passage_size")
+WORD_CALLS = ("match_text", "search_text", "score_text_passages", "rebuild_words", "passage_size")
 # Mistakes in the configuration rather than failures: they do not pass by themselves.
 REFUSED_CODES = ("foreign_file", "newer_version", "no_folder")
+
+
+def is_index_layer(store: object) -> bool:
+    """Return True for a layer or its class, False for a store of items."""
+    is_layer = getattr(store, "is_index_layer", None)  # of a layer that may not be open yet
+    if isinstance(is_layer, bool):
+        return is_layer
+    adapter = store if isinstance(store, type) else type(store)
+    return hasattr(adapter, "match_text") or hasattr(adapter, "match_vector")
 
 
 class Layer:
@@ -31,7 +38,14 @@ class Layer:
     opening the other stores nor their calls, and is used as soon as it can be read again.
     """
 
-    def __init__(self, url: str, roles: Sequence[str], open: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        url: str,
+        roles: Sequence[str],
+        open: Callable[[], Any],
+        is_index_layer: bool = False,
+    ) -> None:
+        self.is_index_layer = is_index_layer
         self._url, self._roles, self._open = url, tuple(roles), open
         self._opened: Any = None
         self._lock, self._closed = Lock(), False
@@ -136,16 +150,3 @@ class ItemLayers:
             if self.tolerance.record(METADATA, error):
                 return []
             raise
-
-
-@dataclass(frozen=True, slots=True)
-class LayerMoves:
-    """Items that a batch moves to another store, and the edges that must survive the move."""
-
-    to_metadata: tuple[Key, ...] = ()
-    to_primary: tuple[Key, ...] = ()
-    edges: tuple[Edge, ...] = ()
-
-    def edges_at(self, keys: Sequence[Key]) -> tuple[Edge, ...]:
-        ends = {*keys}
-        return tuple(edge for edge in self.edges if {edge.source_key, edge.target_key} & ends)

@@ -1,53 +1,55 @@
-"""Several stores behind all roles: profiles apart from other items, indexes and graph elsewhere.
+"""Several stores behind all roles: the truth and its profiles, and layers that follow them.
 
-The item stores are authoritative and written first; `repair` rebuilds the others from them.
-A failure of a store other than the primary one names its layer, and blocks no other.
+The first store is the truth: it has all items but profiles in a store of their own, all edges, all
+words and all vectors, and the bookkeeping of automatic edges. Every other store that plays words,
+vectors or graph is a layer: it suggests candidates, which the truth checks and scores. The truth is
+written first; what a layer could not be given waits in the truth's outbox. Until the layer has it,
+or while it fails, the truth answers in its place, and the answer says so.
 """
 
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import islice
-from typing import Protocol
+from threading import local
+from typing import Any, TypeVar
 
 from knowloom import codec
 from knowloom.errors import Conflict, Unavailable
-from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key, Kind
+from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
 from knowloom.ports import (
+    OUTBOX_SPACE,
     Batch,
     GraphStore,
     IndexResult,
     ItemStore,
     SpaceInfo,
     Store,
-    TextIndex,
     Vector,
-    VectorIndex,
 )
+from knowloom.stores.composite import candidates
 from knowloom.stores.composite.composite_upkeep import CompositeUpkeep
 from knowloom.stores.composite.consistency import (
-    compare_edges,
-    compare_items,
     describe_duplicates,
-    describe_edges,
-    describe_items,
-    find_size_problems,
     merge_logs,
     scan_changes,
     scan_items,
 )
-from knowloom.stores.composite.layers import ItemLayers, LayerMoves
+from knowloom.stores.composite.delivery import Delivery
+from knowloom.stores.composite.item_writer import ItemWriter
+from knowloom.stores.composite.layers import ItemLayers
+from knowloom.stores.composite.mirrored_links import MirroredLinks
+from knowloom.stores.composite.mirrors import build_mirrors, wrap_layers
+from knowloom.stores.composite.outbox import Outbox
+from knowloom.stores.composite.store_layers import CompleteStore, unwrap_layer
 
-UNLIMITED = 1_000_000_000  # edges
-
-
-class PrimaryStore(ItemStore, GraphStore, Protocol):
-    """The store of all items but profiles, and of every edge, even if another plays the graph."""
+T = TypeVar("T")
+INDEXES = ("words", "vectors")
 
 
 class CompositeStore:
@@ -55,27 +57,33 @@ class CompositeStore:
 
     def __init__(
         self,
-        primary: PrimaryStore,
-        words: TextIndex,
-        vectors: VectorIndex,
+        primary: CompleteStore,
+        words: Any,
+        vectors: Any,
         graph: GraphStore,
         metadata: ItemStore | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._primary = primary
-        self._words = words
-        self._vectors = vectors
-        self._graph = graph
         self._metadata = metadata
+        self._graph = graph
         self._items = ItemLayers(primary, metadata)
+        self._layers = wrap_layers(primary, words, vectors, graph)
+        mirrors = build_mirrors(primary, self._layers, graph)
+        self._mirrors = mirrors
+        self._delivery = Delivery(Outbox(primary), mirrors, monotonic)
+        self._writer = ItemWriter(primary, metadata, self._apply_to_truth)
+        self._thread = local()  # `depth` of nested blocks that read
 
     def _stores(self) -> list[Store]:
         """Return each distinct store once."""
-        roles: list[Store] = [*self._items.stores, self._words, self._vectors, self._graph]
-        return list({id(store): store for store in roles}.values())
+        roles: list[Any] = [*self._items.stores, *self._layers.values(), self._graph]
+        return list({id(unwrap_layer(store)): store for store in roles}.values())
 
     def upkeep(self) -> CompositeUpkeep:
-        roles = (self._metadata, self._words, self._vectors, self._graph)
-        return CompositeUpkeep(self._primary, *roles)
+        return CompositeUpkeep(
+            self._primary, self._metadata, self._layers, self._graph, self._delivery
+        )
 
     def close(self) -> None:
         with ExitStack() as stack:  # closes each store, even if closing another fails
@@ -84,111 +92,72 @@ class CompositeStore:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Begin to read every store; the calls to one that fails raise its error."""
-        with ExitStack() as stack:
-            for store in self._stores():
-                try:
-                    stack.enter_context(store.reading())
-                except Unavailable:
-                    if store is self._primary:
-                        raise
-            yield
+        """Begin to read every store; the calls to one that fails raise its error.
+
+        The outermost block first gives the layers what they lack, within limits.
+        """
+        depth = getattr(self._thread, "depth", 0)
+        if not depth:
+            self._delivery.retry()
+        self._thread.depth = depth + 1
+        try:
+            with ExitStack() as stack:
+                for store in self._stores():
+                    try:
+                        stack.enter_context(store.reading())
+                    except Unavailable:
+                        if store is self._primary:
+                            raise
+                yield
+        finally:
+            self._thread.depth = depth
 
     def tolerate(self) -> AbstractContextManager[Mapping[str, Unavailable]]:
-        """Read without the profiles in the block, if their store fails, and yield the failures."""
+        """Yield the failures of layers that the reads of the block do without."""
         return self._items.tolerance.begin()
+
+    def _answer(
+        self, layer: str, spaces: Sequence[str], ask: Callable[[], T], fall_back: Callable[[], T]
+    ) -> T:
+        """Ask a layer; the truth instead if the layer fails or has not got all changes."""
+        if layer not in self._mirrors:
+            return fall_back()
+        error = self._delivery.paused_error(layer)
+        if error is None and (behind := self._delivery.count_behind(layer, spaces)):
+            message = f"{behind} changes are queued for the {layer}: the items answered instead"
+            error = Unavailable(message, "index_pending")
+        started = self._delivery.started()
+        if error is None:
+            try:
+                return ask()
+            except Unavailable as failure:
+                if failure.code == "closed":
+                    raise
+                self._delivery.note_failure(layer, failure, started)
+                error = failure
+        self._items.tolerance.record(layer, error)
+        return fall_back()
 
     # writing
 
     def apply(self, batch: Batch) -> None:
-        """Write new profiles, then everything else, then remove items that left the profiles.
+        """Write to the truth and to the profiles; layers get the changes last.
 
-        In this order an item that moves is never missing from both stores. If one of the stores is
-        down, nothing is written.
+        What a layer does not take stays queued, and nothing is raised.
         """
-        self._validate(batch)
-        self._check_writable(batch)
-        moves, expected = self._find_moves(batch), self._expected_profiles(batch)
-        profiles = tuple(item for item in batch.items if self._is_metadata(item))
-        profile_keys = {item.key for item in profiles}
-        if self._metadata is not None and profiles:
-            versions = tuple(pair for pair in expected if pair[0] in profile_keys)
-            self._metadata.apply(Batch(batch.at, profiles, expected=versions, actor=batch.actor))
-        for store in self._stores():
-            if store is not self._metadata:
-                part = self._part_for(batch, store, moves)
-                if self._metadata is None and store is self._primary:
-                    part = replace(part, expected=batch.expected)
-                if part != Batch(batch.at, actor=batch.actor):
-                    store.apply(part)
-        if self._metadata is not None:
-            leaving = dict.fromkeys((*batch.deleted, *moves.to_primary))
-            deleted = tuple(key for key in leaving if key not in profile_keys)
-            if deleted:
-                self._metadata.apply(Batch(batch.at, deleted=deleted, actor=batch.actor))
+        self._writer.apply(batch)
 
-    def _check_writable(self, batch: Batch) -> None:
-        """Raise the error of a store that the batch would be written to, if it cannot be read."""
-        written: list[Store] = [self._words, self._vectors] if batch.items or batch.deleted else []
-        if batch.edges or batch.deleted or batch.deleted_edges:
-            written.append(self._graph)
-        for store in written:
-            with store.reading():
-                pass
-
-    def _part_for(self, batch: Batch, store: Store, moves: LayerMoves) -> Batch:
-        """Return the part of a batch for a store other than that of the profiles."""
-        has_items = any(store is role for role in (self._primary, self._words, self._vectors))
-        has_edges = any(store is role for role in (self._primary, self._graph))
-        items: tuple[Item, ...] = ()
-        deleted = batch.deleted
-        if has_items:
-            items = tuple(item for item in batch.items if not self._is_metadata(item))
-            deleted = (*batch.deleted, *moves.to_metadata)
-        if not has_edges:
-            return Batch(batch.at, items, deleted=deleted, actor=batch.actor)
-        edges = (*(moves.edges_at(moves.to_metadata) if has_items else ()), *batch.edges)
-        return Batch(batch.at, items, edges, deleted, batch.deleted_edges, actor=batch.actor)
-
-    def _find_moves(self, batch: Batch) -> LayerMoves:
-        if self._metadata is None:
-            return LayerMoves()
-        deleted = set(batch.deleted)
-        profiles = [item.key for item in batch.items if self._is_metadata(item)]
-        others = [item.key for item in batch.items if not self._is_metadata(item)]
-        to_metadata = [item.key for item in self._primary.get(profiles) if item.key not in deleted]
-        to_primary = [item.key for item in self._metadata.get(others) if item.key not in deleted]
-        moving = [*to_metadata, *to_primary]
-        names = self._space_names() if moving else []
-        touching = self._primary.edges_of(moving, names, limit=UNLIMITED) if moving else []
-        rewritten = {*batch.deleted_edges, *(edge.key for edge in batch.edges)}
-        surviving = tuple(
-            edge
-            for edge in touching
-            if edge.key not in rewritten and not {edge.source_key, edge.target_key} & deleted
-        )
-        return LayerMoves(tuple(to_metadata), tuple(to_primary), surviving)
-
-    def _validate(self, batch: Batch) -> None:
-        """Validate the batch and its expected versions before writing to any store."""
-        for item in batch.items:
-            codec.to_json(codec.item_to_dict(item))
-        for edge in batch.edges:
-            codec.to_json(codec.edge_to_dict(edge))
-        if self._metadata is not None:
-            stored = {item.key: item for item in self.get([key for key, _ in batch.expected])}
-            for key, version in batch.expected:
-                codec.check_version(key, version, stored.get(key))
-
-    def _expected_profiles(self, batch: Batch) -> list[tuple[Key, str]]:
-        """Return the expected versions for the profiles; an item that becomes one is new there."""
-        if self._metadata is None:
-            return []
-        stored = {item.key for item in self._metadata.get([key for key, _ in batch.expected])}
-        return [(key, version if key in stored else "") for key, version in batch.expected]
-
-    def _is_metadata(self, item: Item) -> bool:
-        return self._metadata is not None and item.kind is Kind.PROFILE
+    def _apply_to_truth(self, batch: Batch) -> None:
+        """Write a batch and its entries of the outbox in one transaction, and deliver them."""
+        if batch == Batch(batch.at, actor=batch.actor):
+            return
+        written = tuple(dict.fromkeys((*(item.key for item in batch.items), *batch.deleted)))
+        edges = tuple(dict.fromkeys((*(edge.key for edge in batch.edges), *batch.deleted_edges)))
+        changes = self._delivery.plan(INDEXES, written)
+        changes += self._delivery.plan(("graph",), batch.deleted, edges)
+        entries = self._delivery.encode(changes)
+        self._primary.apply(replace(batch, items=(*batch.items, *entries)))
+        self._delivery.deliver(changes)
 
     def _space_names(self) -> list[str]:
         return [info.name for info in self.spaces()]
@@ -198,11 +167,10 @@ class CompositeStore:
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         spaces: dict[str, SpaceInfo] = {}
         parts = self._items.read(lambda store: store.spaces(names))
-        for info in (info for part in parts for info in part):
+        visible = (info for part in parts for info in part if info.name != OUTBOX_SPACE)
+        for info in visible:
             other = spaces.get(info.name, SpaceInfo(info.name, 0, 0, "0"))
-            digest = codec.format_digest(int(info.digest, 16) + int(other.digest, 16))
-            items, edges = info.items + other.items, info.edges + other.edges
-            spaces[info.name] = SpaceInfo(info.name, items, edges, digest)
+            spaces[info.name] = _add_counts(info, other)
         return [spaces[name] for name in sorted(spaces)]
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
@@ -239,71 +207,86 @@ class CompositeStore:
     # text and vectors
 
     def passage_size(self) -> int:
-        try:
-            return self._words.passage_size()
-        except Unavailable:  # vectors are of the same passages
-            return self._vectors.passage_size()
+        return self._primary.passage_size()
 
     def resegment(self, passage_size: int) -> None:
-        for index in {id(store): store for store in (self._words, self._vectors)}.values():
-            index.resegment(passage_size)
+        if passage_size != self._primary.passage_size():
+            self._change_indexes(lambda: self._primary.resegment(passage_size), INDEXES)
 
-    def _check_sizes(self) -> None:
-        """Raise Conflict if words and vectors, where both work, are of different passages."""
-        with suppress(Unavailable):
-            for problem in find_size_problems(self._words, self._vectors):
-                raise Conflict(problem, "reindex_required")
+    def _change_indexes(self, change: Callable[[], None], layers: Sequence[str]) -> None:
+        """Change all entries of the truth, and then those of the layers."""
+        changes = self._delivery.plan(layers, is_complete=True)
+        self._delivery.announce(changes)
+        change()
+        self._delivery.deliver(changes)
 
     def rebuild_words(self, items: Iterable[Item]) -> None:
-        self._words.rebuild_words(item for item in items if not self._is_metadata(item))
+        self._primary.rebuild_words(item for item in items if not self._writer.is_profile(item))
 
     def search_text(
         self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
     ) -> IndexResult:
-        return self._words.search_text(text, only, limit, also)
+        query = (self._primary, text, only, limit, also)
+        return self._answer(
+            "words",
+            only.spaces,
+            lambda: candidates.search_text(self._layers["words"], *query),
+            lambda: self._primary.search_text(text, only, limit, also),
+        )
 
     def score_text_passages(
         self, text: str, only: Filter, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
-        self._check_sizes()
-        return self._words.score_text_passages(text, only, keys)
+        return self._primary.score_text_passages(text, only, keys)
 
     def put_vectors(self, vectors: Mapping[Key, Vector], fingerprint: str) -> None:
-        self._check_sizes()
-        self._vectors.put_vectors(vectors, fingerprint)
+        changes = self._delivery.plan(("vectors",), tuple(vectors))
+        self._delivery.announce(changes)
+        try:
+            self._primary.put_vectors(vectors, fingerprint)
+        finally:
+            self._delivery.deliver(changes)
 
     def forget_vectors(self) -> None:
-        self._vectors.forget_vectors()
+        self._change_indexes(self._primary.forget_vectors, ("vectors",))
 
     def calibration(self, fingerprint: str) -> bytes:
-        return self._vectors.calibration(fingerprint)
+        return self._primary.calibration(fingerprint)
 
     def put_calibration(self, fingerprint: str, data: bytes) -> None:
-        self._vectors.put_calibration(fingerprint, data)
+        self._primary.put_calibration(fingerprint, data)
 
     def fingerprint(self) -> str:
-        return self._vectors.fingerprint()
+        return self._primary.fingerprint()
 
     def dimensions(self) -> int:
-        return self._vectors.dimensions()
+        return self._primary.dimensions()
 
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
-        return self._vectors.missing_vectors(spaces, limit)
+        return self._primary.missing_vectors(spaces, limit)
 
     def count_missing(self, spaces: Sequence[str]) -> int:
-        return self._vectors.count_missing(spaces)
+        return self._primary.count_missing(spaces)
 
     def search_vector(self, vector: Vector, only: Filter, limit: int) -> IndexResult:
-        return self._vectors.search_vector(vector, only, limit)
+        query = (self._primary, vector, only, limit)
+        return self._answer(
+            "vectors",
+            only.spaces,
+            lambda: candidates.search_vector(self._layers["vectors"], *query),
+            lambda: self._primary.search_vector(vector, only, limit),
+        )
+
+    def get_vectors(self, keys: Sequence[Key]) -> dict[Key, Vector]:
+        return self._primary.get_vectors(keys)
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
-        return self._vectors.score_vectors(vector, keys)
+        return self._primary.score_vectors(vector, keys)
 
     def score_vector_passages(
         self, vector: Vector, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
-        self._check_sizes()
-        return self._vectors.score_vector_passages(vector, keys)
+        return self._primary.score_vector_passages(vector, keys)
 
     # graph
 
@@ -316,10 +299,18 @@ class CompositeStore:
         min_weight: float = 0.0,
         automatic: bool | None = None,
     ) -> list[Edge]:
-        return self._graph.edges_of(keys, spaces, types, limit, min_weight, automatic)
+        query = (keys, spaces, types, limit, min_weight, automatic)
+
+        def ask() -> list[Edge]:
+            edges = self._graph.edges_of(*query)
+            if self._primary.get_edges([edge.key for edge in edges]) == edges:
+                return edges
+            raise Unavailable("the graph has edges that the items do not have", "index_pending")
+
+        return self._answer("graph", spaces, ask, lambda: self._primary.edges_of(*query))
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
-        return self._graph.get_edges(keys)
+        return self._primary.get_edges(keys)
 
     def edges(
         self,
@@ -328,9 +319,18 @@ class CompositeStore:
         after: Edge | None = None,
         automatic: bool | None = None,
     ) -> list[Edge]:
-        return self._graph.edges(spaces, limit, after, automatic)
+        return self._primary.edges(spaces, limit, after, automatic)
 
     # consistency
+
+    def link_store(self) -> object:
+        return MirroredLinks(self._primary, self._delivery)
+
+    def pending(self) -> dict[str, int]:
+        return self._delivery.pending()
+
+    def deliver(self) -> dict[str, int]:
+        return self._delivery.deliver_all()
 
     def count_unindexed(self, only: Filter) -> int:
         """Count the items without terms and vectors: profiles in a store of their own."""
@@ -348,52 +348,37 @@ class CompositeStore:
             profiles = [item.key for items in parts for item in items]
             for defects in self._items.read_profiles(lambda store: store.verify()):
                 problems += [*defects, *describe_duplicates(self._primary.get(profiles))]
-            checks: list[tuple[str, Callable[[], list[str]]]] = [
-                (role, partial(describe_items, role, self._primary, store, names))
-                for role, store in self._indexes()
-            ]
-            checks.append(("graph", lambda: describe_edges(self._differing_edges())))
-            checks.append(("vectors", partial(find_size_problems, self._words, self._vectors)))
-            for layer, check in checks:
+            for layer, count in self._delivery.pending().items():
+                problems.append(f"{count} changes are queued for the {layer}: run reindex")
+            for layer, mirror in self._mirrors.items():
                 try:
-                    problems += check()
-                except Unavailable as error:
+                    problems += mirror.describe()
+                except (Unavailable, Conflict) as error:
                     problems.append(f"the {layer} cannot be read: {error}")
             problems += [f"the {layer} cannot be read: {failures[layer]}" for layer in failures]
-            return [*self._primary.verify([*elsewhere, *profiles]), *problems]
+            return [*self._primary.verify([*elsewhere, *profiles]), *dict.fromkeys(problems)]
 
     def repair(self, at: datetime) -> None:
-        """Make the other stores agree with the primary store, which keeps duplicate items."""
+        """Make the other stores agree with the truth, which keeps duplicate items."""
         if self._metadata is not None and (duplicates := self._find_duplicates()):
             self._metadata.apply(Batch(at, deleted=tuple(duplicates)))
-        names = self._space_names()
-        for _, store in self._indexes():
-            stale, items = compare_items(self._primary, store, names)
-            if stale:
-                is_graph = id(store) == id(self._graph)
-                edges = self._graph.edges_of(stale, names, limit=UNLIMITED) if is_graph else []
-                stored = tuple(items[key] for key in stale if key in items)
-                store.apply(Batch(at, stored, tuple(edges), tuple(stale)))
-        if differing := self._differing_edges():
-            expected = self._primary.get_edges(differing)
-            surplus = {*differing} - {edge.key for edge in expected}
-            batch = Batch(at, edges=tuple(expected), deleted_edges=tuple(sorted(surplus)))
-            self._graph.apply(batch)
-
-    def _indexes(self) -> list[tuple[str, TextIndex | VectorIndex]]:
-        """Return the text and vector indexes outside the primary store, each once."""
-        stores: dict[int, tuple[str, TextIndex | VectorIndex]] = {
-            id(self._vectors): ("vectors", self._vectors),
-            id(self._words): ("words", self._words),
-        }
-        return [stores[number] for number in stores if number != id(self._primary)]
+        self._delivery.deliver_all()
+        for mirror in {id(mirror): mirror for mirror in self._mirrors.values()}.values():
+            mirror.repair()
 
     def _find_duplicates(self) -> list[Key]:
         assert self._metadata is not None
         profiles = [item.key for item in scan_items(self._metadata, self._space_names())]
         return [item.key for item in self._primary.get(profiles)]
 
-    def _differing_edges(self) -> list[EdgeKey]:
-        if self._graph is self._primary:
-            return []
-        return compare_edges(self._primary, self._graph, self._space_names())
+
+def _add_counts(info: SpaceInfo, other: SpaceInfo) -> SpaceInfo:
+    """Return the counts of a space that two stores have a part of."""
+    return SpaceInfo(
+        info.name,
+        info.items + other.items,
+        info.edges + other.edges,
+        codec.format_digest(int(info.digest, 16) + int(other.digest, 16)),
+        info.links + other.links,
+        codec.format_digest(int(info.links_digest, 16) + int(other.links_digest, 16)),
+    )

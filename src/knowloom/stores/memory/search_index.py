@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from knowloom.construction import round_scores
 from knowloom.errors import Conflict
 from knowloom.model import Filter, Item, Key
 from knowloom.ports import IndexResult, Vector
@@ -113,7 +114,8 @@ class MemoryIndexes(MemoryItems):
             if key in item_scores:
                 scores[key, number] *= 1 - words.ITEM_SHARE
                 scores[key, number] += words.ITEM_SHARE * item_scores[key]
-        return {passage: round(score / maximum, 6) for passage, score in scores.items()}
+        rounded = round_scores([score / maximum for score in scores.values()])
+        return dict(zip(scores, rounded, strict=True))
 
     def _count_words(self, key: Key) -> int:
         """Return the number of words in all passages of an item."""
@@ -130,9 +132,9 @@ class MemoryIndexes(MemoryItems):
         self._check_vectors(vectors, fingerprint)
         for key, vector in vectors.items():
             if vector.ndim == 1 and self._item(key):
-                self._vectors[key] = np.tile(vector, (self._count(key), 1))
+                self._vectors[key] = np.tile(_round_vector(vector), (self._count(key), 1))
             elif self._item(key) and len(vector) == self._count(key):
-                self._vectors[key] = vector.copy()
+                self._vectors[key] = _round_vector(vector)
             else:
                 continue
             self._mark_unchanged(key)
@@ -192,6 +194,10 @@ class MemoryIndexes(MemoryItems):
         return IndexResult(_top_k(self.score_vectors(vector, allowed), limit), len(allowed))
 
     @synchronized
+    def get_vectors(self, keys: Sequence[Key]) -> dict[Key, Vector]:
+        return {key: self._vectors[key].copy() for key in keys if key in self._vectors}
+
+    @synchronized
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         return {
             key: max(cosine_similarity(stored, vector) for stored in self._vectors[key])
@@ -217,7 +223,13 @@ def length_norm(relative_length: float) -> float:
 
 def cosine_similarity(vector: Vector, other: Vector) -> float:
     """Return the cosine of two unit vectors, negative ones as 0, rounded to make ties equal."""
-    return round(max(0.0, min(1.0, float(vector @ other))), 6)
+    exact = np.vecdot(vector.astype(np.float64), other)
+    return round_scores([max(0.0, min(1.0, float(exact)))])[0]
+
+
+def _round_vector(vector: Vector) -> Vector:
+    """Return the vector as other stores keep it, in 16-bit floats: their scores are the same."""
+    return vector.astype(np.float16).astype(np.float32)
 
 
 def _top_k(scores: Mapping[Key, float], limit: int) -> tuple[tuple[Key, float], ...]:

@@ -168,6 +168,10 @@ class PostgresqlStore:
         with self.reading() as session:
             return vector_rows.search_vector(session, vector, only, limit)
 
+    def get_vectors(self, keys: Sequence[Key]) -> dict[Key, Vector]:
+        with self.reading() as session:
+            return dict(vector_rows.read_vectors_by_key(session, keys))
+
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         with self.reading() as session:
             scored = vector_rows.score_passages_by_key(session, vector, keys)

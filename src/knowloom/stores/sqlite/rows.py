@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from knowloom import codec
 from knowloom.construction import fast_constructor
 from knowloom.errors import Corrupt
 from knowloom.model import Edge, Item, Kind
+from knowloom.ports import SpaceInfo
 
 T = TypeVar("T", Item, Edge)
 Records = npt.NDArray[np.void]
@@ -191,3 +192,14 @@ def reserve_room(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     new_room = -(-max(size, room + room // 8) // CHUNK) * CHUNK
     padding = np.zeros((*array.shape[:-1], new_room - room), array.dtype)
     return np.concatenate([array, padding], axis=-1)
+
+
+def read_spaces(connection: apsw.Connection, names: Sequence[str] | None) -> list[SpaceInfo]:
+    where = "" if names is None else "WHERE name IN (SELECT value FROM json_each(?))"
+    values = () if names is None else (codec.to_json(list(names)),)
+    query = "SELECT name, items, edges, digest, links, links_digest FROM space"
+    rows = connection.execute(f"{query} {where} ORDER BY name", values)
+    return [
+        SpaceInfo(name, items, edges, digest.zfill(32), links, links_digest.zfill(32))
+        for name, items, edges, digest, links, links_digest in rows
+    ]

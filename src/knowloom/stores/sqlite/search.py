@@ -314,6 +314,21 @@ def search_vector(reader: ReadConnection, vector: Vector, only: Filter, limit: i
     return IndexResult(tuple(sorted(matches, key=_best_first)[:limit]), considered)
 
 
+def get_vectors(reader: ReadConnection, keys: Sequence[Key]) -> dict[Key, Vector]:
+    """Return the vectors of these items, a row per passage."""
+    _check_segmenter(reader)
+    vectors: dict[Key, Vector] = {}
+    for name, view in reader.views([space for space, _ in keys]).items():
+        by_slot = keys_by_slot(reader, name, view, keys)
+        by_slot = {slot: key for slot, key in by_slot.items() if view.embedded[slot]}
+        if by_slot:
+            slots, firsts = view.expand(_heads(by_slot))
+            stored = view.read_vectors(reader.connection, slots)
+            rows = np.split(stored, firsts[1:])
+            vectors |= zip(by_slot.values(), rows, strict=True)
+    return {key: vectors[key].copy() for key in keys if key in vectors}
+
+
 def score_vectors(reader: ReadConnection, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
     _check_segmenter(reader)
     scores: dict[Key, float] = {}

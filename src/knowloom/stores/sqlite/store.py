@@ -48,7 +48,7 @@ from knowloom.stores.sqlite.database import (
 )
 from knowloom.stores.sqlite.links import auto_links, label_index, nearest_index
 from knowloom.stores.sqlite.passage_slots import read_segmenter
-from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row
+from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row, read_spaces
 from knowloom.stores.sqlite.space_view import SpaceView
 from knowloom.stores.sqlite.upkeep.restoring import read_backup, restore
 from knowloom.stores.sqlite.upkeep.sqlite_upkeep import SqliteUpkeep
@@ -138,7 +138,7 @@ class SqliteStore:
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         key = ("spaces", None if names is None else tuple(names))
         with self._index("") as reader:
-            return list(reader.cached(key, lambda connection: _read_spaces(connection, names)))
+            return list(reader.cached(key, lambda connection: read_spaces(connection, names)))
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         with self._index("") as reader:
@@ -256,6 +256,10 @@ class SqliteStore:
     def search_vector(self, vector: Vector, only: Filter, limit: int) -> IndexResult:
         with self._index("vectors") as reader:
             return search.search_vector(reader, vector, only, limit)
+
+    def get_vectors(self, keys: Sequence[Key]) -> dict[Key, Vector]:
+        with self._index("vectors") as reader:
+            return search.get_vectors(reader, keys)
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
         with self._index("vectors") as reader:
@@ -387,14 +391,3 @@ class SqliteStore:
     def _space_reader(self, space: str) -> Iterator[tuple[ReadConnection, SpaceView | None]]:
         with self._index("graph") as reader:
             yield reader, reader.views([space]).get(space)
-
-
-def _read_spaces(connection: apsw.Connection, names: Sequence[str] | None) -> list[SpaceInfo]:
-    where = "" if names is None else "WHERE name IN (SELECT value FROM json_each(?))"
-    values = () if names is None else (codec.to_json(list(names)),)
-    query = "SELECT name, items, edges, digest, links, links_digest FROM space"
-    rows = connection.execute(f"{query} {where} ORDER BY name", values)
-    return [
-        SpaceInfo(name, items, edges, digest.zfill(32), links, links_digest.zfill(32))
-        for name, items, edges, digest, links, links_digest in rows
-    ]

@@ -127,6 +127,12 @@ def score_passages_by_key(
     session: ReadSession, vector: Vector, keys: Sequence[Key]
 ) -> Iterable[tuple[Key, list[float]]]:
     """Yield the similarity of each passage of the keys that have vectors."""
+    for key, stored in read_vectors_by_key(session, keys):
+        yield key, cosine_scores(stored, vector)
+
+
+def read_vectors_by_key(session: ReadSession, keys: Sequence[Key]) -> Iterable[tuple[Key, Matrix]]:
+    """Yield the vectors of the keys that have some, a row per passage."""
     views = session.views([space for space, _ in keys])
     check_segmenter(session)
     for name, view in views.items():
@@ -140,9 +146,7 @@ def score_passages_by_key(
         if embedded:
             places = np.fromiter(embedded.values(), np.intp, len(embedded))
             stored, firsts = read_vectors(session, view, places)
-            scores, ends = cosine_scores(stored, vector), [*firsts[1:].tolist(), len(stored)]
-            for key, first, end in zip(embedded, firsts.tolist(), ends, strict=True):
-                yield key, scores[first:end]
+            yield from zip(embedded, np.split(stored, firsts[1:]), strict=True)
 
 
 def read_vectors(
