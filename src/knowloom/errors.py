@@ -5,6 +5,7 @@ KnowloomError
 │   └── TemplateNotFound 422  unknown template; the message lists the available ones
 ├── NotFound       404
 ├── Forbidden      403
+├── DeadlineExceeded 504  the request took longer than the server allows
 ├── Conflict       409  the stored state does not fit the request (another embedder, a new version)
 └── Unavailable    503  a store, an embedder or the disk fails
     ├── Corrupt    500  the file is damaged or not one of knowloom's
@@ -79,6 +80,11 @@ class EmbeddingError(Unavailable):
 class SearchError(Unavailable):
     status = 500
     code = "search_error"
+
+
+class DeadlineExceeded(KnowloomError):
+    status = 504
+    code = "deadline"
 
 
 class MissingExtra(Unavailable):

@@ -35,6 +35,7 @@ COMMANDS = {
 NOT_RUN = (
     "knowloom serve",
     "knowloom keys revoke 1a2b3c4d",
+    "knowloom keys rotate 1a2b3c4d --overlap 7",
     "knowloom ask",
     "knowloom ingest",
     "knowloom replay",

@@ -229,7 +229,9 @@ def test_a_key_is_added_listed_and_revoked(store_file: Path) -> None:
     assert (
         Keyring(store_file.with_name("store.db.keys.json")).find(created.pop("secret")) is not None
     )
-    assert run_keys(store_file, "list") == {"keys": [created]}
+    listed = run_keys(store_file, "list")["keys"]
+    assert listed[0].pop("last_used_at").endswith("Z")
+    assert listed == [created]
     assert run_keys(store_file, "revoke", created["id"])["revoked_at"]
     assert run_keys(store_file, "revoke", "nobody")["error"]["code"] == "not_found"
 

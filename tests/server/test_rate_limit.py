@@ -6,7 +6,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.limits.rate_limit import RateLimiter
 
 
 def test_the_bucket_refills_with_time() -> None:

@@ -21,8 +21,9 @@ from source_tree import (
 # From the bottom to the top. A unit may import from every layer below its own, within the limits
 # of RESTRICTED; units of one layer do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("model", "errors", "tracing", "construction", "caching"),
+    ("model", "errors", "construction", "caching"),
     (
+        "tracing",
         "ports",
         "recipes",
         "codec",

@@ -46,6 +46,12 @@ class ChildProcess:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def exit_signal(self) -> int | None:
+        """The number of the signal that ended the process, None if none did."""
+        code = self._process.poll()
+        return -code if code is not None and code < 0 else None
+
     def ask(self, request: Sequence[bytes], timeout_s: float) -> tuple[bytes, str]:
         """Return the answered line, or b"" and why the process ended; it is closed then."""
         if self._fresh and not self._exchange((), START_TIMEOUT_S)[0]:

@@ -24,9 +24,11 @@ from knowloom.registry import open_llm
 from knowloom.server import errors
 from knowloom.server.auth import Keyring
 from knowloom.server.jobs import JobBoard
+from knowloom.server.limits.rate_limit import RateLimiter
+from knowloom.server.limits.turns import KeyTurns
 from knowloom.server.metrics import Metrics
 from knowloom.server.middleware import DOCS_ASSETS, GuardMiddleware
-from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.page_headers import content_policy
 from knowloom.server.routes import (
     assemble,
     check_answer,
@@ -110,7 +112,12 @@ def create_app(
     errors.install_handlers(app)
     rate = rate or RateLimiter(limits.requests_per_minute)
     app.add_middleware(
-        GuardMiddleware, limits=limits, keyring=keyring, metrics=app.state.metrics, rate=rate
+        GuardMiddleware,
+        limits=limits,
+        keyring=keyring,
+        metrics=app.state.metrics,
+        rate=rate,
+        turns=KeyTurns(workers, limits.concurrent_requests),
     )
     return app
 
@@ -148,10 +155,12 @@ def _add_documentation(app: FastAPI) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def documentation() -> HTMLResponse:
-        return get_swagger_ui_html(
+        page = get_swagger_ui_html(
             openapi_url="/openapi.json",
             title="knowloom",
             swagger_js_url=f"{DOCS_ASSETS}/swagger-ui-bundle.js",
             swagger_css_url=f"{DOCS_ASSETS}/swagger-ui.css",
             swagger_favicon_url=f"{DOCS_ASSETS}/favicon.png",
         )
+        page.headers["Content-Security-Policy"] = content_policy(bytes(page.body).decode())
+        return page

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from knowloom.errors import Invalid, NotFound, unknown_name
 from knowloom.filters.condition_json import WhereArgument, validate_where
 from knowloom.server.keys.api_keys import ROLES, ApiKey, hash_secret
 from knowloom.server.keys.key_sources import KeyFile, StoredKeys
+from knowloom.server.keys.key_uses import KeyUses
 
 
 class KeySource(Protocol):
@@ -42,7 +43,15 @@ class KeySource(Protocol):
 class Keyring:
     """The keys in a file, or in the database behind the URL of a store."""
 
-    def __init__(self, location: Path | str) -> None:
+    def __init__(
+        self,
+        location: Path | str,
+        *,
+        open_until_added: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`open_until_added` admits requests without a key until the file has the first key."""
+        self._clock, self._open_until_added = clock, open_until_added
         self._source: KeySource
         if isinstance(location, Path):
             self._source = KeyFile(location)
@@ -50,6 +59,8 @@ class Keyring:
             from knowloom.registry import open_key_table
 
             self._source = StoredKeys(open_key_table(location))
+
+        self.uses = KeyUses(self._source.path)
 
     @property
     def name(self) -> str:
@@ -75,18 +86,28 @@ class Keyring:
         """Return True once a key was added, even if all were revoked since."""
         return self._source.exists()
 
+    def is_open(self) -> bool:
+        """Return True while no key was ever added; a file that vanishes opens nothing."""
+        if self._open_until_added and self._source.exists():
+            self._open_until_added = False
+        return self._open_until_added
+
     def active(self) -> list[ApiKey]:
-        return [key for key in self.keys() if not key.revoked_at]
+        return [key for key in self.keys() if key.is_active(self._clock())]
 
     def keys(self) -> list[ApiKey]:
         return sorted(self._source.keys().values(), key=lambda key: key.id)
 
     def find(self, secret: str) -> ApiKey | None:
-        """Return the key with this secret, unless it was revoked."""
+        """Return the key with this secret, unless it was revoked or has expired."""
         id = secret.split("_")[1] if secret.count("_") >= 2 else ""
         key = self._source.find(id) if id else None
-        if key is None or key.revoked_at or not hmac.compare_digest(key.hash, hash_secret(secret)):
+        if key is None or not hmac.compare_digest(key.hash, hash_secret(secret)):
             return None
+        now = self._clock()
+        if not key.is_active(now):
+            return None
+        self.uses.record(key.id, now)
         return key
 
     def add(
@@ -99,6 +120,7 @@ class Keyring:
         tier: str,
         now: datetime,
         where: WhereArgument = None,
+        expires_at: datetime | None = None,
     ) -> tuple[ApiKey, str]:
         """Create a key; return it and its secret, which is never stored."""
         if role not in ROLES:
@@ -112,20 +134,49 @@ class Keyring:
         if conditions and role == "admin":
             raise Invalid("an admin sees everything: use the role viewer or editor with a filter")
         validation.validate_names("names of a key and its spaces", [name, *reads, *writes])
-        id = secrets.token_hex(4)
-        secret = f"knowloom_{id}_{secrets.token_urlsafe(32)}"
         spaces = (tuple(reads), tuple(writes))
-        created_at = codec.time_to_text(now)
-        key = ApiKey(
-            id, name, hash_secret(secret), *spaces, role, tier, created_at, where=conditions
-        )
-        self._source.put(key, now, "add key")
-        return key, secret
+        key = ApiKey("", name, "", *spaces, role, tier, where=conditions)
+        return self._create(key, now, expires_at, "add key")
+
+    def rotate(
+        self, id: str, now: datetime, overlap: timedelta, expires_at: datetime | None = None
+    ) -> tuple[ApiKey, str]:
+        """Create a key with the rights of another one, which expires after the overlap."""
+        old = self._get(id)
+        if not old.is_active(now):
+            raise Invalid(f"key {id!r} is revoked or has expired: add a new one")
+        created = self._create(old, now, expires_at, "rotate key")
+        end = codec.time_to_text(now + overlap)
+        if not old.expires_at or end < old.expires_at:
+            self._source.put(replace(old, expires_at=end), now, "expire key")
+        return created
 
     def revoke(self, id: str, now: datetime) -> ApiKey:
+        key = self._get(id)
+        key = replace(key, revoked_at=key.revoked_at or codec.time_to_text(now))
+        self._source.put(key, now, "revoke key")
+        return key
+
+    def _get(self, id: str) -> ApiKey:
         keys = self._source.keys()
         if id not in keys:
             raise NotFound(f"unknown key {id!r}; available: {', '.join(sorted(keys)) or 'none'}")
-        key = replace(keys[id], revoked_at=keys[id].revoked_at or codec.time_to_text(now))
-        self._source.put(key, now, "revoke key")
-        return key
+        return keys[id]
+
+    def _create(
+        self, rights: ApiKey, now: datetime, expires_at: datetime | None, action: str
+    ) -> tuple[ApiKey, str]:
+        """Store a new key with these rights."""
+        if expires_at is not None and expires_at <= now:
+            raise Invalid(f"expires_at must be in the future, got {codec.time_to_text(expires_at)}")
+        id = secrets.token_hex(4)
+        secret = f"knowloom_{id}_{secrets.token_urlsafe(32)}"
+        key = replace(
+            rights,
+            id=id,
+            hash=hash_secret(secret),
+            created_at=codec.time_to_text(now),
+            expires_at="" if expires_at is None else codec.time_to_text(expires_at),
+        )
+        self._source.put(key, now, action)
+        return key, secret

@@ -9,11 +9,12 @@ from fastapi import Request
 
 from knowloom import tiers
 from knowloom.engine import Engine, act_as, restrict
-from knowloom.errors import Forbidden
+from knowloom.errors import DeadlineExceeded, Forbidden
 from knowloom.model import Edge, Problem
 from knowloom.server.keys.api_keys import ALL_SPACES, ApiKey
 from knowloom.server.metrics import Metrics
 from knowloom.tiers import Tier
+from knowloom.tracing import remaining_s
 from knowloom.validation import choose_space
 
 
@@ -118,8 +119,13 @@ def cpu_turn(request: Request) -> Iterator[None]:
     if not get_engine(request).reader.is_cpu_bound:
         yield
         return
-    with request.app.state.cpu_lock:
+    lock, wait_s = request.app.state.cpu_lock, remaining_s()
+    if not lock.acquire(timeout=-1 if wait_s is None else wait_s):
+        raise DeadlineExceeded("other requests take too long: try again later")
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def record_context(request: Request, tokens: int, problems: Iterable[Problem]) -> None:

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from knowloom.errors import KnowloomError, NotFound, unknown_space
+from knowloom.errors import DeadlineExceeded, KnowloomError, NotFound, unknown_space
 
 log = logging.getLogger("knowloom.http")
 
@@ -36,6 +36,7 @@ TITLES = {
     500: "Internal error",
     501: "Not installed",
     503: "Unavailable",
+    504: "Deadline exceeded",
 }
 CODES = {
     400: "malformed",
@@ -43,6 +44,7 @@ CODES = {
     405: "method_not_allowed",
     408: "body_too_slow",
     413: "body_too_large",
+    429: "rate_limited",
 }
 SCHEMA = {
     "type": "object",
@@ -123,7 +125,7 @@ async def reject_unknown_parameters(request: Request) -> None:
 
 async def _handle_knowloom_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, KnowloomError)
-    if error.status >= 500:
+    if error.status >= 500 and not isinstance(error, DeadlineExceeded):
         log.error("request failed: %s: %s", error.code, error)
         detail = "the request cannot be served now; see the server log"
         return problem_response(error.status, detail, error.code)

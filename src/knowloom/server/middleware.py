@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
+from contextlib import AbstractContextManager
 from time import perf_counter
 
 from anyio import CapacityLimiter, to_thread
@@ -17,15 +19,27 @@ from knowloom.errors import Unavailable
 from knowloom.server.auth import Keyring
 from knowloom.server.errors import internal_error, problem_response
 from knowloom.server.keys.api_keys import ANONYMOUS, ApiKey
+from knowloom.server.limits.rate_limit import RateLimiter, request_cost
+from knowloom.server.limits.turns import KeyTurns, RequestTurn, TooManyRequests
 from knowloom.server.metrics import Metrics
-from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.page_headers import add_headers
 from knowloom.server.settings import ServerLimits
+from knowloom.tracing import limit_time
 
 log = logging.getLogger("knowloom.http")
 
 PROBE_PATHS = ("/healthz", "/readyz")  # without a key and under any host name, for orchestrators
 PUBLIC_PATHS = ("/docs", "/openapi.json")  # the documentation reveals no knowledge
 DOCS_ASSETS = "/docs-assets"
+# Queries, which have a time limit: all other requests are short, or must be finished.
+QUERY_PATHS = frozenset(
+    f"/api/{name}"
+    for name in (
+        "ask/context ask/search assemble check check_answer context diff explain graph "
+        "memory/context memory/preview memory/search memory/search_many provide search"
+    ).split()
+)
+HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/@]*)(?::[0-9]{1,5})?")
 WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 METHODS = ("GET", "HEAD", "OPTIONS", *WRITE_METHODS)
 CLIENT_CLOSED = 499  # the status in the log of a request whose client disconnected
@@ -45,12 +59,14 @@ class GuardMiddleware:
         keyring: Keyring | None,
         metrics: Metrics,
         rate: RateLimiter,
+        turns: KeyTurns,
     ) -> None:
         self._app = app
         self._limits = limits
         self._keyring = keyring
         self._metrics = metrics
         self._rate = rate
+        self._turns = turns
         self._lookups = CapacityLimiter(MAX_LOOKUPS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,26 +85,49 @@ class GuardMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [
-                    *message["headers"],
-                    (b"x-request-id", request_id.encode()),
-                    (b"x-content-type-options", b"nosniff"),
-                ]
+                message["headers"] = add_headers(list(message["headers"]), request_id)
             await send(message)
 
         scope.setdefault("state", {})
         try:
-            handler = await self._reject(scope, headers) or self._app
-            await handler(scope, self._limit_body(receive), send_with_headers)
+            response = await self._reject(scope, headers)
+            if response is None:
+                await self._run(scope, headers, receive, send_with_headers)
+            else:
+                await response(scope, receive, send_with_headers)
         except ClientDisconnect:
             log.debug("client of request %s disconnected", request_id)
         except Exception as error:
-            response = internal_error(error)
+            failure = internal_error(error)
             # A response that has begun stays incomplete: the server closes the connection.
             if not status:
-                await response(scope, receive, send_with_headers)
+                await failure(scope, receive, send_with_headers)
         finally:
             self._record(scope, request_id, status or CLIENT_CLOSED, perf_counter() - started)
+
+    async def _run(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        """Let the application answer when it is the turn of the request's key."""
+        key = scope["state"].get("key", ANONYMOUS)
+        limit = 0 if key is ANONYMOUS else None
+        try:
+            with self._turns.turn(key.id, limit) as turn, self._limit_time(scope["path"]):
+
+                async def send_and_release(message: Message) -> None:
+                    turn.release()
+                    await send(message)
+
+                if not _has_body(headers) and scope["path"] not in PROBE_PATHS:
+                    await turn.wait()
+                receive = self._limit_body(receive, turn, key.id, headers)
+                await self._app(scope, receive, send_and_release)
+        except TooManyRequests:
+            detail = f"the key has {self._limits.concurrent_requests} requests under way"
+            code, retry = "too_many_requests", {"Retry-After": "1"}
+            await problem_response(429, detail, code, headers=retry)(scope, receive, send)
+
+    def _limit_time(self, path: str) -> AbstractContextManager[None]:
+        """Limit the time of queries: writes and maintenance are always finished."""
+        return limit_time(self._limits.query_timeout_s if path in QUERY_PATHS else 0)
 
     async def _reject(self, scope: Scope, headers: Headers) -> Response | None:
         """Return the error response of a request that is not allowed, else None."""
@@ -97,6 +136,8 @@ class GuardMiddleware:
             scope["state"]["key"] = ANONYMOUS
             return None
         hosts = self._limits.hosts
+        if not HOST.fullmatch(headers.get("host", "").strip()):
+            return problem_response(400, "the header Host is malformed", "malformed")
         if "*" not in hosts and _host_name(headers.get("host", "")) not in hosts:
             return problem_response(421, "unknown host name; see --allow-host", "wrong_host")
         if scope["method"] in WRITE_METHODS:
@@ -134,16 +175,17 @@ class GuardMiddleware:
             detail = "a valid key is required: Authorization: Bearer knowloom_…"
             challenge = {"WWW-Authenticate": "Bearer"}
             return problem_response(401, detail, "key_required", headers=challenge)
-        wait_s = self._rate.wait_s(key.id)
+        length = headers.get("content-length", "0")[:20]
+        wait_s = self._rate.wait_s(key.id, request_cost(int(length) if length.isdecimal() else 0))
         if wait_s > 0:
             retry = {"Retry-After": str(int(wait_s) + 1)}
-            detail = "too many requests with this key"
+            detail = "too many requests, or too large ones, with this key"
             return problem_response(429, detail, "rate_limited", headers=retry)
         scope["state"]["key"] = key
         return None
 
     async def _find_key(self, headers: Headers) -> ApiKey | None:
-        if self._keyring is None:
+        if self._keyring is None or self._keyring.is_open():
             return ANONYMOUS
         scheme, _, secret = headers.get("authorization", "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
@@ -154,8 +196,14 @@ class GuardMiddleware:
         # Threads of its own: those of requests may all be waiting for the same database.
         return await to_thread.run_sync(self._keyring.find, secret, limiter=self._lookups)
 
-    def _limit_body(self, receive: Receive) -> Receive:
-        """Return `receive` with limits of size and time, which also hold for chunked bodies."""
+    def _limit_body(
+        self, receive: Receive, turn: RequestTurn, key: str, headers: Headers
+    ) -> Receive:
+        """Return `receive` with limits of size and time, which also hold for chunked bodies.
+
+        The body that is complete waits for its turn.
+        """
+        is_chunked = "transfer-encoding" in headers
         timeout_s = self._limits.body_timeout_s
         deadline: float | None = asyncio.get_running_loop().time() + timeout_s
         size = 0
@@ -169,9 +217,13 @@ class GuardMiddleware:
                 # Closing frees the connection: the client may be slow on purpose.
                 detail = f"the body took more than {timeout_s:g} seconds"
                 raise HTTPException(408, detail, {"Connection": "close"}) from None
-            size += len(message.get("body", b""))
+            before, size = size, size + len(message.get("body", b""))
+            if is_chunked and self._rate.wait_s(key, request_cost(size) - request_cost(before)):
+                raise HTTPException(429, "too many bytes with this key", {"Connection": "close"})
             if not message.get("more_body", False):
                 deadline = None  # only the disconnect follows, which may take long
+                if _has_body(headers) and message["type"] == "http.request":
+                    await turn.wait()
             if size > self._limits.max_body:
                 raise HTTPException(413, self._too_large())
             return message
@@ -217,6 +269,10 @@ def _reject_cross_site(headers: Headers) -> Response | None:
     if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         return problem_response(403, "writes from another site are refused", "cross_site")
     return None
+
+
+def _has_body(headers: Headers) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _host_name(host: str) -> str:

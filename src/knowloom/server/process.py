@@ -22,7 +22,7 @@ from knowloom.server.access_log import log_to_stderr
 from knowloom.server.app import create_app
 from knowloom.server.background import BackgroundEmbedding
 from knowloom.server.connections import CAN_PASS_SOCKETS, receive_connection
-from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.limits.rate_limit import RateLimiter
 from knowloom.server.readiness import wait_until_ready
 from knowloom.server.settings import (
     GRACE_S,

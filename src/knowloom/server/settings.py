@@ -27,6 +27,8 @@ class ServerLimits:
     max_body: int = 20_000_000  # bytes
     requests_per_minute: int = 6000  # per key; 0 for no limit
     hosts: tuple[str, ...] = LOOPBACK  # accepted host names; "*" for any
+    concurrent_requests: int = 64  # per key and process, running or waiting; 0 for no limit
+    query_timeout_s: float = 60  # of a query, which ends at its next step then; 0 for none
     body_timeout_s: float = 60  # for the headers, and then for the body, to arrive
     analytics: str = ""  # a file with statistics of memory requests; "" for none
     analytics_text: bool = False  # True: store the queries too
@@ -38,17 +40,19 @@ class ServerLimits:
 def load_keyring(host: str, keys: Path | str) -> Keyring | None:
     """Return the keyring, or None for an open server, which only local processes can reach.
 
-    `keys` is a file, or the URL of a store that has them. Keys count even if all are revoked:
-    revoking the last one must not open the server.
+    `keys` is a file, or the URL of a store that has them. The first key that is added to a file
+    closes a running server. Keys count even if all are revoked: revoking the last one must not
+    open the server.
     """
     with ExitStack() as stack:
-        keyring = stack.enter_context(closing(Keyring(keys)))
+        is_file = isinstance(keys, Path)
+        keyring = stack.enter_context(closing(Keyring(keys, open_until_added=is_file)))
         if not is_loopback(host) and not keyring.active():
             raise Invalid(
                 f"{host} is reachable from other machines and {keyring.name!r} has no active key; "
                 'run "knowloom keys add"'
             )
-        if keyring.exists():
+        if is_file or keyring.exists():
             stack.pop_all()
             return keyring
     return None
@@ -82,9 +86,10 @@ def startup_lines(host: str, port: int, keys: Path | str) -> list[str]:
         f"  documentation  {url}/docs",
         f"  health check   {url}/healthz",
     ]
-    if keyring is None:
+    if keyring is None or keyring.is_open():
+        remedy = 'run "knowloom keys add"' + (" and restart" if keyring is None else "")
         warning = "warning: no API keys: any local process can read and write; "
-        return [*lines, warning + 'run "knowloom keys add" and restart']
+        return [*lines, warning + remedy]
     with closing(keyring):
         return [*lines, f"  keys           {len(keyring.active())} active, in {keyring.name}"]
 

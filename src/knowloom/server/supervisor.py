@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from knowloom.errors import Unavailable
 from knowloom.server.access_log import log_to_stderr
 from knowloom.server.connections import open_listeners
-from knowloom.server.rate_limit import RateLimiter
+from knowloom.server.limits.rate_limit import RateLimiter
 from knowloom.server.readiness import wait_until_ready
 from knowloom.server.settings import (
     GRACE_S,

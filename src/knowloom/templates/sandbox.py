@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -25,10 +26,12 @@ class Limits:
     timeout_s: float = 2.0
     output: int = 1_000_000  # characters
     fuel: int = 2_000_000  # steps of a Jinja2 template
-    memory_mb: int = 512  # of the process
+    memory_mb: int = 512  # of the process, beyond what it has when it starts
+    cpu_s: float = 2.0  # of processor time, which other processes do not use up
 
     def __post_init__(self) -> None:
         validate_positive("limits: timeout_s", self.timeout_s, MAX_LIMIT)
+        validate_positive("limits: cpu_s", self.cpu_s, MAX_LIMIT)
         for name in ("output", "fuel", "memory_mb"):
             validate_int(f"limits: {name}", getattr(self, name), 1, MAX_LIMIT)
 
@@ -46,6 +49,8 @@ class TemplateWorker(ChildProcess):
         closed.
         """
         line, reason = self.ask([json.dumps(request).encode(), b"\n"], timeout_s)
+        if reason and self.exit_signal == getattr(signal, "SIGVTALRM", None):
+            reason = f"takes longer than {request['cpu_s'] * 1000:g} ms of processor time"
         if reason:
             return {"reason": reason, "line": None, "ended": True}
         answer: dict[str, Any] = json.loads(line)
@@ -59,7 +64,10 @@ _idle_lock = Lock()
 def run(request: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """Run a request in an idle process, or a new one."""
     worker = _take_worker(limits.memory_mb)
-    answer = worker.run(request | {"fuel": limits.fuel, "output": limits.output}, limits.timeout_s)
+    answer = worker.run(
+        request | {"fuel": limits.fuel, "output": limits.output, "cpu_s": limits.cpu_s},
+        limits.timeout_s,
+    )
     if not answer.pop("ended", False):
         _give_back(worker)
     return answer

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 Render = Callable[[dict[str, Any]], str]
@@ -120,6 +123,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     """Return `text`, or `reason` and `line`, or a package that is `missing`. A request without
     `values` is only compiled."""
     try:
+        limit_cpu(request.get("cpu_s", 0))
         render = _compile(request["engine"], request["source"], request["fuel"])
         text = render(request["values"]) if "values" in request else ""
     except TemplateFailure as failure:
@@ -128,6 +132,8 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
         return {"missing": error.name or str(error)}
     except Exception as error:  # the outermost handler: templates can raise anything
         return {"reason": f"{type(error).__name__}: {error}".rstrip(": "), "line": None}
+    finally:
+        limit_cpu(0)
     limit = request["output"]
     if len(text) > limit:
         reason = f"output must have at most {limit:,} characters, got {len(text):,}"
@@ -144,6 +150,21 @@ def _compile(engine: str, source: str, fuel: int) -> Render:
     return _compiled[key]
 
 
+def limit_cpu(seconds: float) -> None:
+    """Let the system end this process after so many seconds of processor time; 0 for never."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+
+
+def address_space_mb() -> int:
+    """Return the address space of this process, 0 where the system does not tell it."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE") // 2**20 + 1
+    except OSError:
+        return 0
+
+
 def limit_memory(megabytes: int) -> None:
     """Limit the memory of this process where the system supports it: not on Windows."""
     try:
@@ -157,7 +178,10 @@ def limit_memory(megabytes: int) -> None:
 
 
 def main() -> None:
-    limit_memory(int(sys.argv[1]))
+    for package in ("minijinja", "dotpromptz_handlebars"):  # the clock must not count imports
+        with suppress(ImportError):
+            import_module(package)
+    limit_memory(int(sys.argv[1]) + address_space_mb())
     # Answers have their own descriptor: what a library prints must not pass for an answer.
     with os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n") as answers:
         os.dup2(2, 1)

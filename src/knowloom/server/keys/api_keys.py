@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 
-from knowloom import tiers
+from knowloom import codec, tiers
 from knowloom.errors import Forbidden, Invalid
 from knowloom.filters.condition_json import validate_where, where_to_json
 from knowloom.model import ItemCondition
@@ -32,6 +33,13 @@ class ApiKey:
     created_at: str = ""
     revoked_at: str = ""
     where: tuple[ItemCondition, ...] = ()  # of every item that the key may read or write
+    expires_at: str = ""  # "" for never
+
+    def is_active(self, now: datetime) -> bool:
+        """Return True unless the key was revoked or has expired."""
+        if self.revoked_at:
+            return False
+        return not self.expires_at or now < codec.text_to_time(self.expires_at)
 
     @property
     def actor(self) -> str:
@@ -86,6 +94,8 @@ ANONYMOUS = ApiKey(
 def key_to_json(key: ApiKey) -> JsonObject:
     row = asdict(replace(key, where=()))
     del row["where"]
+    if not key.expires_at:  # earlier versions cannot read it
+        del row["expires_at"]
     return row | ({"where": where_to_json(key.where)} if key.where else {})
 
 
@@ -99,6 +109,8 @@ def parse_key(row: JsonObject) -> ApiKey:
     key = ApiKey(**texts, **spaces, where=where)  # type: ignore[arg-type]
     if key.role not in ROLES or not key.hash.isascii():
         raise ValueError
+    if key.expires_at:
+        codec.text_to_time(key.expires_at)
     return key
 
 

@@ -10,8 +10,12 @@ from knowloom.capabilities.provider.formats import Format
 from knowloom.capabilities.provider.provider import Provider
 from knowloom.server.dependencies import get_engine, get_tier, read_spaces, record_context
 from knowloom.server.schemas.provision import ProvideRequest, ProvideResponse
+from knowloom.templates.sandbox import Limits
 from knowloom.templates.template import Template
 from knowloom.wire.provision import provision_to_json
+
+# Of the templates that users post.
+POSTED = Limits(memory_mb=64, cpu_s=0.25)
 
 router = APIRouter(prefix="/api", tags=["context"])
 
@@ -33,6 +37,6 @@ def provide(request: Request, body: ProvideRequest) -> JSONResponse:
 
 def _parse_formats(body: ProvideRequest) -> dict[str, Format]:
     return {
-        section: value if isinstance(value, str) else Template(value.source, value.engine)
+        section: value if isinstance(value, str) else Template(value.source, value.engine, POSTED)
         for section, value in body.formats.items()
     }

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -34,10 +34,20 @@ keys_option = click.option(
 )
 
 
+expiry_option = click.option(
+    "--expires-in",
+    type=click.FloatRange(0, 36_500, min_open=True),
+    metavar="DAYS",
+    help="Time until the key expires. Default: never.",
+)
+
+
 class LimitArguments(TypedDict):
     """The options that limit requests, by the fields of the server's limits."""
 
     requests_per_minute: int
+    concurrent_requests: int
+    query_timeout_s: float
     max_body: int
     body_timeout_s: float
 
@@ -78,7 +88,22 @@ class LimitArguments(TypedDict):
     default=6000,
     type=click.IntRange(min=0),
     metavar="N",
-    help="Rate limit per key; 0 for none. Default: 6000.",
+    help="Rate limit per key; 20 kB of a body count as one more. 0 for none. Default: 6000.",
+)
+@click.option(
+    "--concurrent-requests",
+    default=64,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Requests of a key under way in a process; 0 for no limit. Default: 64.",
+)
+@click.option(
+    "--query-timeout",
+    "query_timeout_s",
+    default=60.0,
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Time limit of a query; 0 for none. Default: 60.",
 )
 @click.option(
     "--max-body",
@@ -188,7 +213,7 @@ def _is_shareable(url: str) -> bool:
     ),
 )
 def keys() -> None:
-    """Create, list and revoke the API keys of the server."""
+    """Create, list, rotate and revoke the API keys of the server."""
 
 
 @keys.command(
@@ -210,6 +235,7 @@ def keys() -> None:
     help="core, writer_pro, teams or enterprise. Default: teams.",
 )
 @where_option
+@expiry_option
 @keys_option
 @click.pass_obj
 def add(
@@ -221,8 +247,10 @@ def add(
     reads: Sequence[str] = (),
     writes: Sequence[str] = (),
     where: Sequence[Mapping[str, Any]] = (),
+    expires_in: float | None = None,
 ) -> None:
     """Create a key. Its secret is printed once and not stored."""
+    now = datetime.now(UTC)
     with _open_keyring(session, keys) as keyring:
         key, secret = keyring.add(
             name,
@@ -231,8 +259,43 @@ def add(
             role=role,
             tier=tier,
             where=where,
-            now=datetime.now(UTC),
+            now=now,
+            expires_at=_after(now, expires_in),
         )
+    _show_secret(session, key, secret)
+
+
+@keys.command(cls=Command, epilog=examples("knowloom keys rotate 1a2b3c4d --overlap 7"))
+@click.argument("id")
+@click.option(
+    "--overlap",
+    default=7.0,
+    type=click.FloatRange(0, 36_500),
+    metavar="DAYS",
+    help="Time until the old key expires. Default: 7.",
+)
+@expiry_option
+@keys_option
+@click.pass_obj
+def rotate(
+    session: Session,
+    id: str,
+    overlap: float,
+    keys: str | None = None,
+    expires_in: float | None = None,
+) -> None:
+    """Create a key with the rights of another one, which expires after the overlap."""
+    now = datetime.now(UTC)
+    with _open_keyring(session, keys) as keyring:
+        key, secret = keyring.rotate(id, now, timedelta(days=overlap), _after(now, expires_in))
+    _show_secret(session, key, secret)
+
+
+def _after(now: datetime, days: float | None) -> datetime | None:
+    return None if days is None else now + timedelta(days=days)
+
+
+def _show_secret(session: Session, key: ApiKey, secret: str) -> None:
     session.output(
         _key_to_json(key) | {"secret": secret},
         lambda _: [f"key {key.id}; its secret, which is not shown again:", secret],
@@ -243,12 +306,14 @@ def add(
 @keys_option
 @click.pass_obj
 def list_keys(session: Session, keys: str | None = None) -> None:
-    """List the keys, without their secrets."""
+    """List the keys and their last use, without their secrets."""
     with _open_keyring(session, keys) as keyring:
         entries = keyring.keys()
-    lines = [_format_key(key) for key in entries]
+        uses = {key.id: keyring.uses.last_used(key.id) for key in entries}
+    lines = [_format_key(key, uses[key.id]) for key in entries]
     empty = "no keys: the service is open to this machine and closed to others"
-    session.output({"keys": [_key_to_json(key) for key in entries]}, lambda _: lines or [empty])
+    rows = [_key_to_json(key) | {"last_used_at": _to_text(uses[key.id])} for key in entries]
+    session.output({"keys": rows}, lambda _: lines or [empty])
 
 
 @keys.command(cls=Command, epilog=examples("knowloom keys revoke 1a2b3c4d"))
@@ -283,13 +348,21 @@ def _key_to_json(key: ApiKey) -> dict[str, Any]:
     row = {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
     }
+    row |= {"expires_at": key.expires_at} if key.expires_at else {}
     return row | ({"where": where_to_json(key.where)} if key.where else {})
 
 
-def _format_key(key: ApiKey) -> str:
+def _to_text(time: datetime | None) -> str:
+    return "" if time is None else codec.time_to_text(time.replace(microsecond=0))
+
+
+def _format_key(key: ApiKey, last_used: datetime | None) -> str:
     reads, writes = (", ".join(spaces) or "-" for spaces in (key.reads, key.writes))
     state = f"revoked {key.revoked_at}" if key.revoked_at else f"since {key.created_at}"
     rights = f"{key.role}, {key.tier}  reads {reads}  writes {writes}"
+    if key.expires_at and not key.revoked_at:
+        state += f", expires {key.expires_at}"
+    state += f", last used {_to_text(last_used) or 'never'}"
     if key.where:
         rights += f"  where {codec.to_json(where_to_json(key.where))}"
     return f"{key.id}  {key.name}  {rights}  {state}"

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Protocol
 
 LOCK_TIMEOUT_S = 0.25
+BYTES_PER_UNIT = 20_000  # of a body that cost as much as a request without one
 
 
 class Buckets(Protocol):
@@ -45,10 +46,14 @@ class RateLimiter:
         limiter._buckets, limiter._lock = _SharedBuckets(processes), processes.Lock()
         return limiter
 
-    def wait_s(self, key: str) -> float:
-        """Count a request; return 0 if it is allowed, else the seconds to wait."""
+    def wait_s(self, key: str, cost: float = 1) -> float:
+        """Count a request; return 0 if it is allowed, else the seconds to wait.
+
+        A request that costs more than a minute's worth needs a full bucket.
+        """
         if not self._per_minute:
             return 0.0
+        cost = min(cost, self._per_minute)
         now = self._clock()
         # It is held for microseconds: whoever holds it longer was killed, and never releases it.
         self._lock.acquire(timeout=LOCK_TIMEOUT_S)
@@ -56,11 +61,16 @@ class RateLimiter:
             used, since = self._buckets[key]
             used = max(0.0, used - (now - since) * self._per_minute / 60)
             left = self._per_minute - used
-            self._buckets[key] = (used + 1 if left >= 1 else used, now)
+            self._buckets[key] = (used + cost if left >= cost else used, now)
         finally:
             with suppress(ValueError, RuntimeError):  # another process released it meanwhile
                 self._lock.release()
-        return 0.0 if left >= 1 else (1 - left) * 60 / self._per_minute
+        return 0.0 if left >= cost else (cost - left) * 60 / self._per_minute
+
+
+def request_cost(size: int) -> float:
+    """Return the cost of a request with a body of so many bytes: 1, and 1 more per 20 kB."""
+    return 1 + size // BYTES_PER_UNIT
 
 
 class _LocalBuckets(dict[str, tuple[float, float]]):
