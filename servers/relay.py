@@ -21,7 +21,9 @@ class Relay:
         self.port: int = self._listener.getsockname()[1]
         self.round_trips = 0  # times that the client sent something after an answer
         self.delay_s = 0.0  # of each answer
-        self.cut_after: bytes | None = None  # cut when the client sends this
+        # Cut when the client sends this: after the server got it, or before.
+        self.cut_after: bytes | None = None
+        self.cut_before: bytes | None = None
         self._lock = Lock()
         self._open = Event()
         self._open.set()
@@ -80,12 +82,15 @@ class Relay:
                     if is_request and self._answered[client]:
                         self.round_trips += 1
                     self._answered[client] = not is_request
-                if is_request and self.cut_after is not None and self.cut_after in data:
-                    target.sendall(data)
-                    self.cut_after = None
+                if is_request and self.cut_before is not None and self.cut_before in data:
+                    self.cut_before = None
                     self.cut()
                     return
                 target.sendall(data)
+                if is_request and self.cut_after is not None and self.cut_after in data:
+                    self.cut_after = None
+                    self.cut()
+                    return
         for each in (source, target):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

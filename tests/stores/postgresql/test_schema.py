@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 
-from knowloom.errors import Invalid, KnowloomError, Unavailable
+from knowloom.errors import Conflict, Invalid, KnowloomError, Unavailable
 from knowloom.registry import open_stores
 from knowloom.stores.postgresql import table_definitions
 from knowloom.stores.postgresql.address import parse_address
+from knowloom.stores.postgresql.driver import connect
 from knowloom.stores.postgresql.store import PostgresqlStore
-from knowloom.testing.knowledge import ACME, batch, item
+from knowloom.testing.knowledge import ACME, batch, item, unit
 from postgresql_server import execute, url_of
 from servers.postgresql import Server
 
@@ -84,6 +86,26 @@ def test_a_database_of_another_encoding_is_refused(server: Server) -> None:
     with pytest.raises(Unavailable, match="LATIN1") as caught:
         PostgresqlStore.open(url_of(server).replace("/postgres?", "/latin?"))
     assert caught.value.code == "wrong_encoding"
+
+
+@pytest.mark.parametrize("skew_s", [-3600, 3600])
+def test_a_clock_that_is_far_off_is_refused_and_nothing_is_created(
+    server: Server, schema: str, skew_s: int
+) -> None:
+    before = tables(server)
+    address = parse_address(url_of(server, schema))
+    with connect(address) as connection, pytest.raises(Unavailable, match="differ by 3") as caught:
+        table_definitions.prepare_schema(connection, address, lambda: time.time() + skew_s)
+    assert caught.value.code == "clock_skew" and tables(server) == before
+
+
+def test_vectors_of_another_size_are_refused(store: PostgresqlStore) -> None:
+    store.apply(batch([item("a"), item("b")]))
+    store.put_vectors({("acme", "a"): unit(1, 0)}, "e1")
+    with pytest.raises(Conflict, match="stored 2") as caught:
+        store.put_vectors({("acme", "b"): unit(1, 0, 0)}, "e1")
+    assert caught.value.code == "reindex_required"
+    assert store.dimensions() == 2 and store.missing_vectors(["acme"], 9) == [("acme", "b")]
 
 
 def test_a_user_without_privileges_creates_nothing(server: Server, schema: str) -> None:

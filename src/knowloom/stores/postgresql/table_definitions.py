@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -12,6 +14,7 @@ from knowloom.text import words
 from knowloom.text.passages import PASSAGE_SIZE, SEGMENTER
 
 MIN_SERVER = 15
+MAX_CLOCK_SKEW_S = 60.0  # times of changes come from the clients, and are compared with each other
 PROGRAM = "knowloom"  # the value of the row 'program' in `meta`: the mark of our schemas
 LOCK_CLASS = 0x4B4E4C4D  # of advisory locks: "KNLM"
 
@@ -121,9 +124,12 @@ MIGRATIONS = (
 VERSION = len(MIGRATIONS)
 
 
-def prepare_schema(connection: psycopg.Connection[Any], address: Address) -> None:
+def prepare_schema(
+    connection: psycopg.Connection[Any], address: Address, clock: Callable[[], float] = time.time
+) -> None:
     """Create or migrate the tables; raise, without any change, if the schema is not knowloom's."""
     _check_server(connection, address)
+    _check_clock(connection, address, clock)
     if _stored_version(connection, address) == VERSION:
         return
     with connection.transaction():
@@ -148,6 +154,21 @@ def _check_server(connection: psycopg.Connection[Any], address: Address) -> None
         raise Unavailable(
             f"{address.name} has the encoding {encoding}: a database with UTF8 is required",
             "wrong_encoding",
+        )
+
+
+def _check_clock(
+    connection: psycopg.Connection[Any], address: Address, clock: Callable[[], float]
+) -> None:
+    before = clock()
+    query = "SELECT extract(epoch FROM clock_timestamp())::double precision"
+    ((at,),) = connection.execute(query).fetchall()
+    skew = max(before - at, at - clock(), 0.0)  # the answer may have taken long
+    if skew > MAX_CLOCK_SKEW_S:
+        raise Unavailable(
+            f"the clocks of {address.name} and of this machine differ by {skew:.0f} s, allowed are "
+            f"{MAX_CLOCK_SKEW_S:.0f}: set them by NTP, or the history would be out of order",
+            "clock_skew",
         )
 
 
