@@ -1,8 +1,8 @@
-"""Answers in the contexts of real documents: 60 questions that people asked in public threads.
+"""Answers in the contexts of real documents: questions that people asked in public threads.
 
-The texts of three projects are read from local copies of their repositories, at the commits of
-questions/projects.json, and loaded with the defaults. A context of 1,000 tokens answers a question
-if it shows the sentence or symbol that was written down before the first run.
+The texts of public projects are read from local copies of their repositories, at the commits of
+questions/test.json or development.json, and loaded with the defaults. A context of 1,000 tokens
+answers a question if it shows the sentence or symbol that was written down before the first run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from knowloom.engine import Engine
 from knowloom.model import Citation, Context
 
 QUESTIONS = Path(__file__).parent / "questions"
+SETS = ("test", "development")
 MAX_TOKENS = 1_000
 _IGNORED = re.compile(r"[`*\\]")
 _HEADING = re.compile(r"\\?#{1,6} ")
@@ -75,8 +76,9 @@ class Load:
     seconds: float
 
 
-def read_projects() -> list[Project]:
-    rows = json.loads((QUESTIONS / "projects.json").read_text("utf-8"))
+def read_projects(name: str) -> list[Project]:
+    """Return the projects of one of the sets."""
+    rows = json.loads((QUESTIONS / f"{name}.json").read_text("utf-8"))
     return [Project(**{**row, "paths": tuple(row["paths"])}) for row in rows]
 
 
@@ -185,9 +187,11 @@ def report_outcomes(loads: Sequence[Load], outcomes: Sequence[Outcome]) -> None:
     print(f"sources that do not open: {len(problems)}", *problems, sep="\n  ")
 
 
-def run(repositories: Path, cache: Path | None, show: Path | None, output: Path | None) -> None:
+def run(
+    repositories: Path, set_name: str, cache: Path | None, show: Path | None, output: Path | None
+) -> None:
     loads, outcomes = [], []
-    for project in read_projects():
+    for project in read_projects(set_name):
         load, results = run_project(project, repositories / project.name, cache, show)
         loads.append(load)
         outcomes.extend(results)

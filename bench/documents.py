@@ -5,7 +5,7 @@
 
 `load` loads each kind on its own into a new store without vectors, in a process of its own, so that
 the peak of its memory is known. Files are read where they are; nothing is copied. `answers` needs a
-folder with clones of the projects of questions/projects.json, under their names.
+folder with clones of the projects of questions/test.json, under their names.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import knowloom
+from bench.document_answers import SETS
 from bench.document_answers import run as run_answers
 from knowloom.loading import discovery, document_parser, readers
 from knowloom.loading.file_formats import formats_by_suffix
@@ -108,6 +109,7 @@ def main() -> None:
     load.add_argument("--kind", help="measure only this kind, in this process")
     answers = commands.add_parser("answers")
     answers.add_argument("repositories", type=Path)
+    answers.add_argument("--set", choices=SETS, default="test", help="development: to tune on")
     answers.add_argument("--cache", type=Path, help="a folder for vectors")
     answers.add_argument("--show", type=Path, help="a folder for the contexts")
     answers.add_argument("--json", type=Path, help="a file for the result of each question")
@@ -115,7 +117,9 @@ def main() -> None:
     if arguments.command == "load":
         report_kinds(arguments.folders, arguments.kind)
     else:
-        run_answers(arguments.repositories, arguments.cache, arguments.show, arguments.json)
+        run_answers(
+            arguments.repositories, arguments.set, arguments.cache, arguments.show, arguments.json
+        )
 
 
 if __name__ == "__main__":
