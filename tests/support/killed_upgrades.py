@@ -15,7 +15,7 @@ import apsw
 from knowloom.stores.sqlite.store import SqliteStore
 
 OLD_FILES = Path(__file__).parent.parent / "stores" / "sqlite" / "old_files"
-SCHEMAS = (1, 2, 3, 4)
+SCHEMAS = (1, 2, 3, 4, 5)
 EVENTS = ("os.rename", "os.remove", "os.truncate")  # outside of SQLite
 
 

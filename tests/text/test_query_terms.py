@@ -127,3 +127,7 @@ def test_every_stop_word_is_a_single_word_without_accents() -> None:
         for word in stop_words:
             assert extract_all_terms(word) and len(extract_all_terms(word)) == 1
     assert STOP_WORDS["english"] > FREQUENT_WORDS
+
+
+def test_the_parts_of_a_name_in_camel_case_are_content_unless_they_are_stop_words() -> None:
+    assert content_terms("how does toJsonTree work") == {"tojsontre", "json", "tree", "work"}

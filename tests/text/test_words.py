@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from knowloom.model import Item
 from knowloom.text.passages import split_passages
-from knowloom.text.words import count_passage_terms, count_terms, extract_terms
+from knowloom.text.words import (
+    count_passage_terms,
+    count_terms,
+    extract_all_terms,
+    extract_terms,
+)
 
 PROSE = "Some words of a sentence here. " * 40
 
@@ -44,3 +51,21 @@ def test_the_terms_of_all_passages_are_those_of_the_text() -> None:
     assert {term: in_order[term] for term in ("some", "sentenc", "日本")} == {
         term: terms[term] for term in ("some", "sentenc", "日本")
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("ignoreHttpErrors", ["ignorehttperror", "ignor", "http", "error"]),
+        ("HTTPServer.parseHTML()", ["httpserver", "http", "server", "parsehtml", "pars", "html"]),
+        ("utf8Text", ["utf8text", "utf8", "text"]),
+        ("max_body_size", ["max", "bodi", "size"]),
+        ("the iPhone", ["the", "iphon", "phone"]),
+        ("URLs and APIs", ["url", "and", "api"]),
+        ("URLS IN CAPITALS", ["url", "in", "capit"]),
+        ("Title Case", ["titl", "case"]),
+        ("größeÄndern", ["grosseandern"]),
+    ],
+)
+def test_the_parts_of_a_name_in_camel_case_are_terms(text: str, terms: list[str]) -> None:
+    assert extract_all_terms(text) == terms

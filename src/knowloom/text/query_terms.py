@@ -9,7 +9,13 @@ from types import MappingProxyType
 from knowloom.caching import cached
 from knowloom.text.normalisation import strip_accents
 from knowloom.text.stop_words import FREQUENT_WORDS, STOP_WORDS, detect_language
-from knowloom.text.words import find_words, normalise_characters, stem_words
+from knowloom.text.words import (
+    find_words,
+    has_camel_case,
+    normalise_characters,
+    split_camel_case,
+    stem_words,
+)
 
 STOP_WORD_WEIGHT = 0.1  # of a word such as "what"; 0 to 0.3 rank alike on the tuning sets
 # A term that occurs n times counts n * (K3 + 1) / (n + K3): a paragraph repeats its subject. 1 to 4
@@ -29,7 +35,8 @@ def weigh_terms(query: str) -> TermWeights:
     """Return the terms of a query with their weights, in order.
 
     Stop words of the query's language count STOP_WORD_WEIGHT, and the most frequent English ones
-    nothing, except where they are names ("The Who", "IT") or where there is nothing else.
+    nothing, except where they are names ("The Who", "IT") or where there is nothing else. The parts
+    of a name in camel case are terms as well.
     """
     return _weigh_cached(query) if len(query) <= MAX_CACHED_CHARACTERS else _weigh(query)
 
@@ -45,6 +52,9 @@ def _weigh(query: str) -> TermWeights:
         for word, is_name in zip(lower, are_names, strict=True)
         if is_name or word not in stop_words
     ]
+    if has_camel_case(text):
+        parts = [part for word in words for part in split_camel_case(word)]
+        content += [part for part in parts if part not in stop_words]
     others = [word for word in lower if word in stop_words and word not in FREQUENT_WORDS]
     weights = {
         term: count * (K3 + 1) / (count + K3)

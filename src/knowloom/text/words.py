@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from threading import local
 
+import re2
 import Stemmer
 
 from knowloom.caching import cached
@@ -17,7 +18,7 @@ from knowloom.text.normalisation import strip_accents
 from knowloom.text.passages import outer_heading_path, split_passages
 from knowloom.text.stop_words import FREQUENT_WORDS
 
-ANALYSER = "english-2"  # stored with an index, which is rebuilt if it has another value
+ANALYSER = "english-3"  # stored with an index, which is rebuilt if it has another value
 TITLE_WEIGHT = 2  # terms of the title count twice: +1 to +4 points of recall@2 on the tuning sets
 K1, B = 1.2, 0.75
 # The share of the item in the score of one of its passages: the words of a long question are spread
@@ -29,6 +30,10 @@ CACHED_TEXTS = 4096
 MAX_CACHED_CHARACTERS = 300
 
 _WORD = re.compile(r"[^\W_]+")
+# The places where the parts of a name such as `ignoreHTTPErrors` meet; `URLs` is one word.
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+_HAS_HUMP = re2.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")  # 15 times as fast as `re`
+_MIN_PART = 2  # characters of a part of a name that is a term of its own
 # Vowels of Indic scripts and other marks belong to words, which Python's \w does not match.
 _MARK_RANGES = (range(0x300, 0x1E00), range(0xA800, 0xAC00))
 _MARKS = "".join(
@@ -57,13 +62,39 @@ def _extract_cached(text: str) -> tuple[str, ...]:
 
 
 def _extract(text: str) -> list[str]:
-    words = find_words(normalise_characters(text).lower())
+    words = _lower_words(text)
     return stem_words([word for word in words if word not in FREQUENT_WORDS])
 
 
 def extract_all_terms(text: str) -> list[str]:
     """Return the stemmed terms of a text, in order: those of a text index."""
-    return stem_words(find_words(normalise_characters(text).lower()))
+    return stem_words(_lower_words(text))
+
+
+def _lower_words(text: str) -> list[str]:
+    """Return the words of a text in lower case, each name in camel case followed by its parts."""
+    text = normalise_characters(text)
+    if not has_camel_case(text):
+        return find_words(text.lower())
+    words = []
+    for word in find_words(text):
+        lower = word.lower()
+        words.append(lower)
+        if lower != word:
+            words += split_camel_case(word)
+    return words
+
+
+def has_camel_case(text: str) -> bool:
+    return _HAS_HUMP.search(text) is not None
+
+
+def split_camel_case(word: str) -> list[str]:
+    """Return the parts of a name such as `parseHTML` in lower case, none of another word."""
+    parts = _HUMP.split(word)
+    if len(parts) == 1:
+        return []
+    return [part.lower() for part in parts if len(part) >= _MIN_PART]
 
 
 def normalise_characters(text: str) -> str:

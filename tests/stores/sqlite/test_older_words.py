@@ -18,15 +18,17 @@ from sqlite_files import WITHOUT_SCHEMA_5, execute_sql
 ITEMS = [
     item("it", "The budget of IT", tags=("vip",)),
     item("cafe", "café crème", type="place"),
+    item("name", "ignoreHTTPErrors of parseURLs"),
     long_item("long", "zeta", "rho", "tau", space="zoo"),
     *(item(f"{number}", f"parcel {number}") for number in range(30)),
 ]
-QUERIES = ["IT", "cafe", "Café creme", "zeta tau", "budget of IT", "to be", "parcel 7"]
+QUERIES = ["IT", "http errors", "parse", "cafe", "Café creme", "zeta tau", "budget of IT", "to be", "parcel 7"]
 
 
 def build_schema_3(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a file without the most frequent words, and with accents."""
+    """Write a file without the most frequent words, with accents, and with names as one word."""
     with monkeypatch.context() as patch:
+        patch.setattr(words, "has_camel_case", lambda text: False)
         patch.setattr(words, "extract_all_terms", words.extract_terms)
         patch.setattr(words, "strip_accents", lambda text: text)
         store = SqliteStore.open(path)
@@ -50,6 +52,25 @@ def read_index(path: str) -> list[object]:
     ]
     connection.close()
     return rows
+
+
+def test_the_parts_of_names_are_found_in_a_file_without_them(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(words, "has_camel_case", lambda text: False)
+        store = SqliteStore.open(path)
+        store.apply(batch(ITEMS))
+        assert matches(store.search_text("http errors", BOTH, 9)) == []
+        store.close()
+    execute_sql(
+        path,
+        "UPDATE meta SET value = 'english-2' WHERE key = 'analyser'",
+        "PRAGMA user_version=5",
+    )
+    store = SqliteStore.open(path)
+    assert matches(store.search_text("http errors", BOTH, 9)) == ["name"] and store.verify() == []
+    store.close()
 
 
 @pytest.mark.parametrize("merged", [False, True])

@@ -116,10 +116,12 @@ MIGRATIONS = (
     ALTER TABLE space ADD COLUMN retention_days INTEGER;
     CREATE TABLE backup(path TEXT PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID;
     """,
+    # From here on the text index has the parts of names in camel case as well.
+    "DELETE FROM posting; DELETE FROM delta",
 )
 VERSION = len(MIGRATIONS)
 # Functions that convert the data after the migration to a schema version.
-CONVERSIONS = {2: segmentation.cut_items, 4: segmentation.index_items}
+CONVERSIONS = {2: segmentation.cut_items, 6: segmentation.index_items}
 
 
 def connect(path: str, cache_kb: int) -> apsw.Connection:

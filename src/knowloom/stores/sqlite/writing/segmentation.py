@@ -25,7 +25,7 @@ def cut_items(connection: apsw.Connection) -> None:
 
 
 def index_items(connection: apsw.Connection) -> None:
-    """Build the text index of a file of schema 3 anew, by the current analyser."""
+    """Build the text index of a file of an older schema anew, by the current analyser."""
     _index(connection, _stored_items(connection))
 
 
