@@ -69,6 +69,11 @@ class Item:
     numbered: bool = False  # its id was an integer, and is returned as one
 
     @property
+    def is_document(self) -> bool:
+        """True for a loaded document or a part of one: its place in the source is known."""
+        return LINES in self.properties or PLACES in self.properties
+
+    @property
     def key(self) -> Key:
         return (self.space, self.id)
 

@@ -16,9 +16,8 @@ from knowloom.retrieval.walk_constants import (
     MAX_SCANNED_SYNONYMS,
     MIN_COVERAGE,
 )
-from knowloom.text.normalisation import strip_accents
 from knowloom.text.synonyms import find_synonyms
-from knowloom.text.words import extract_terms, idf
+from knowloom.text.words import extract_terms, fold_words, idf
 
 CACHED_QUERIES = 256  # compiled queries, about 20 KB each
 MAX_CACHED_QUERY = 300  # characters
@@ -54,7 +53,7 @@ class QueryCoverage:
             if key in visited:
                 continue
             visited[key] = item
-            text, matched = strip_accents(f" {item.title} {item.text[:MAX_SCANNED]}".lower()), 0
+            text, matched = fold_words(f" {item.title} {item.text[:MAX_SCANNED]}"), 0
             for number in match(text[:MAX_SCANNED_SYNONYMS].encode()) or ():
                 matched |= bits[number]
             if len(text) > MAX_SCANNED_SYNONYMS:
@@ -115,7 +114,7 @@ def cover_query(text: str, parts: Sequence[str]) -> list[float]:
     covered = []
     for part in parts:
         matched = 0
-        for number in match(strip_accents(f" {part}".lower()).encode(errors="replace")) or ():
+        for number in match(fold_words(f" {part}").encode(errors="replace")) or ():
             matched |= bits[number]
         covered.append(matched | (matched & all_terms) << width)
     set_counts = Counter([terms_of & all_terms for terms_of in covered])

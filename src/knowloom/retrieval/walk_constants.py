@@ -23,6 +23,9 @@ MIN_PROXIMITY = 0.01  # keeps items without a vector in the walk
 FULLY_LINKED = 0.4  # share of the seeds with full name edges at which the density counts as 1
 # Share of name edges, by weight, below which links say nothing and above which they say everything.
 NAME_SHARES = (0.25, 0.4)
+# Density where all seeds are parts of loaded documents: a name in documentation or code is what the
+# text is about, and seldom leads to what is missing (docs/decisions/037-questions-on-documents.md).
+DOCUMENT_DENSITY = 0.1
 
 # Bridges: temporary edges from the best seeds to hits that share their names.
 BRIDGE = "bridge"  # the edge type; bridges are not stored

@@ -14,6 +14,7 @@ from knowloom.retrieval.query_coverage import QueryCoverage
 from knowloom.retrieval.ranking import top_k
 from knowloom.retrieval.walk_constants import (
     BRIDGE,
+    DOCUMENT_DENSITY,
     FULL_EDGE_WEIGHT,
     FULLY_LINKED,
     MAX_EDGE_FACTOR,
@@ -189,20 +190,27 @@ class WalkGraph:
     def measure_density(self, seeds: Mapping[NodeKey, float], named: float) -> float:
         """Return the density of name edges around the seeds, as far as they are evidence.
 
-        `named` is the specificity of the best name in the query.
+        `named` is the specificity of the best name in the query. Documents count less.
         """
+        documents = sum([share for key, share in seeds.items() if self._is_document(key)])
+        factor = 1 - (1 - DOCUMENT_DENSITY) * documents
         weights = [(share, *self._edge_weights(key)[:2]) for key, share in seeds.items()]
         density = name_edge_density(
             [(share, names / FULL_EDGE_WEIGHT) for share, names, _ in weights]
         )
         if not density or named >= 1.0:
-            return density
+            return density * factor
         by_name = sum([share * names for share, names, _ in weights])
         total = by_name + sum([share * likeness for share, _, likeness in weights])
         evidence = link_evidence(by_name / total if total else 0.0)
         if evidence < 1.0:
             evidence = max(evidence, named, self._explicit_share(seeds))
-        return density * evidence
+        return density * evidence * factor
+
+    def _is_document(self, key: NodeKey) -> bool:
+        """Return True for a node that was read and is part of a loaded document."""
+        item = self.coverage.items.get(key)
+        return item is not None and item.is_document
 
     def _explicit_share(self, seeds: Mapping[NodeKey, float]) -> float:
         """Return the share of the seeds, by mass, that have explicit edges to other items."""

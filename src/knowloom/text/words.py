@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ _WORD = re.compile(r"[^\W_]+")
 # The places where the parts of a name such as `ignoreHTTPErrors` meet; `URLs` is one word.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _HAS_HUMP = re2.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")  # 15 times as fast as `re`
+_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation.replace("'", ""), " "))
 _MIN_PART = 2  # characters of a part of a name that is a term of its own
 # Vowels of Indic scripts and other marks belong to words, which Python's \w does not match.
 _MARK_RANGES = (range(0x300, 0x1E00), range(0xA800, 0xAC00))
@@ -83,6 +85,16 @@ def _lower_words(text: str) -> list[str]:
         if lower != word:
             words += split_camel_case(word)
     return words
+
+
+def fold_words(text: str) -> str:
+    """Return a text in lower case, without accents, in which a space precedes each word.
+
+    Punctuation becomes spaces, and so do the places where the parts of a name in camel case meet.
+    """
+    if has_camel_case(text):
+        text = _HUMP.sub(" ", text)
+    return strip_accents(text.lower()).translate(_PUNCTUATION)
 
 
 def has_camel_case(text: str) -> bool:

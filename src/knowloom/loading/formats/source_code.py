@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -122,6 +123,8 @@ _IMPORT_NODES = frozenset(
     "package_declaration package_clause use_declaration preproc_include ;".split()
 )
 
+_LICENCE = re.compile(rb"(?i)copyright|licensed under|SPDX-License-Identifier|all rights reserved")
+
 
 @dataclass(slots=True)
 class _Definition:
@@ -148,9 +151,15 @@ def parse(raw: bytes, name: str) -> ParsedDocument:
     lines = text.rstrip("\n").split("\n")
     definitions = _find_definitions(tree.root_node, language, len(lines), 0)
     builder = DocumentBuilder()
-    start = 0
-    if definitions and len(text) > CODE_ITEM_SIZE and _is_import_list(tree.root_node, definitions):
+    start = _skip_licence(tree.root_node)
+    if (
+        definitions
+        and len(text) > CODE_ITEM_SIZE
+        and _is_import_list(tree.root_node, start, definitions)
+    ):
         start = definitions[0].start
+    if definitions and definitions[0].start < start:  # the notice is right above it
+        definitions[0].start = start
     _write(builder, lines, language.fence, (start, len(lines)), definitions, 1)
     document = builder.build(_file_title(name), names=module_names(name, text))
     links = tuple(
@@ -168,13 +177,27 @@ def _file_title(name: str) -> str:
     return file
 
 
-def _is_import_list(root: Node, definitions: Sequence[_Definition]) -> bool:
+def _skip_licence(root: Node) -> int:
+    """Return the first line after the comments at the top of a file if they are a licence notice.
+
+    It is the same in all files of a project, and answers no question about any of them.
+    """
+    end, notice = 0, b""
+    for node in root.children:
+        if "comment" not in node.type or (notice and node.start_point.row > end):
+            break
+        end, notice = _last_row(node) + 1, notice + (node.text or b"")
+    return end if _LICENCE.search(notice) else 0
+
+
+def _is_import_list(root: Node, start: int, definitions: Sequence[_Definition]) -> bool:
     """Return True if a file has only imports before its first definition: links have them too."""
-    before = [node for node in root.children if node.start_point.row < definitions[0].start]
+    rows = range(start, definitions[0].start)
     return all(
         node.type in _IMPORT_NODES
         or (node.type == "if_statement" and b"TYPE_CHECKING" in (node.text or b""))
-        for node in before
+        for node in root.children
+        if node.start_point.row in rows
     )
 
 
