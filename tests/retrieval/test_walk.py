@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ import knowloom
 from knowloom import Edge, Hit, Item
 from knowloom.errors import Unavailable
 from knowloom.linking.name_weights import MENTIONS
-from knowloom.model import SINCE, Filter, Kind
+from knowloom.model import LINES, SINCE, Filter, Kind
 from knowloom.recipes import KNOWLEDGE, Recipe
 from knowloom.retrieval.walk import walk
 from knowloom.retrieval.walk_constants import FULLY_LINKED, REPETITION_PENALTY
@@ -345,3 +346,10 @@ def test_a_visible_item_is_found_behind_many_hidden_ones():
         people = [KNOWLEDGE[0], Recipe("people", "walk", kinds=(Kind.ENTITY,), limit=2, depth=1)]
         shown = kb.context("Who was Lothair?", spaces=["s"], recipe=people).fragments[1]
     assert sorted(block.hit.item.id for block in shown.chosen) == ["person-0", "person-1"]
+
+
+def test_links_of_loaded_documents_count_less(kb: knowloom.Engine) -> None:
+    (before,) = [hit for hit in kb.search(QUESTION, mode="walk") if hit.item.id == "ermengarde"]
+    kb.add([replace(item, properties={LINES: "1-2"}) for item in FAMILY])
+    after = [hit for hit in kb.search(QUESTION, mode="walk") if hit.item.id == "ermengarde"]
+    assert not after or after[0].signals["walk"] < before.signals["walk"]

@@ -13,6 +13,7 @@ from knowloom.text.words import (
     count_terms,
     extract_all_terms,
     extract_terms,
+    fold_words,
 )
 
 PROSE = "Some words of a sentence here. " * 40
@@ -69,3 +70,8 @@ def test_the_terms_of_all_passages_are_those_of_the_text() -> None:
 )
 def test_the_parts_of_a_name_in_camel_case_are_terms(text: str, terms: list[str]) -> None:
     assert extract_all_terms(text) == terms
+
+
+def test_folded_words_follow_a_space() -> None:
+    folded = fold_words("(Café) `ignoreHttpErrors` max_size don't")
+    assert folded.split() == ["cafe", "ignore", "http", "errors", "max", "size", "don't"]

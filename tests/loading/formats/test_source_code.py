@@ -181,3 +181,22 @@ class TestImports:
             ("web/app.ts", "web/util.ts"),
             ("c/main.c", "c/boat.h"),
         }
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "text"),
+    [
+        ("a.py", "# Copyright 2020 Ann\n# All rights reserved.\nLIMIT = 3\n", "LIMIT = 3"),
+        ("a.java", "/* Licensed under X */\n/** A boat. */\nclass Boat {}\n", "A boat"),
+        ("a.go", "// SPDX-License-Identifier: MIT\n\n// Package a sails.\npackage a\n", "sails"),
+    ],
+)
+def test_a_licence_notice_at_the_top_is_not_text(name: str, raw: str, text: str) -> None:
+    document = source_code.parse(raw.encode(), name)
+    assert text in document.text
+    assert not any(word in document.text for word in ("Copyright", "Licensed", "SPDX"))
+
+
+def test_other_comments_at_the_top_are_text() -> None:
+    document = source_code.parse(b"# Boats of the harbour.\nLIMIT = 3\n", "a.py")
+    assert "Boats of the harbour." in document.text

@@ -22,7 +22,17 @@ ITEMS = [
     long_item("long", "zeta", "rho", "tau", space="zoo"),
     *(item(f"{number}", f"parcel {number}") for number in range(30)),
 ]
-QUERIES = ["IT", "http errors", "parse", "cafe", "Café creme", "zeta tau", "budget of IT", "to be", "parcel 7"]
+QUERIES = [
+    "IT",
+    "http errors",
+    "parse",
+    "cafe",
+    "Café creme",
+    "zeta tau",
+    "budget of IT",
+    "to be",
+    "parcel 7",
+]
 
 
 def build_schema_3(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,13 +180,16 @@ def _file_title(name: str) -> str:
 def _skip_licence(root: Node) -> int:
     """Return the first line after the comments at the top of a file if they are a licence notice.
 
-    It is the same in all files of a project, and answers no question about any of them.
+    It is the same in all files of a project, and answers no question about any of them. The notice
+    is one block comment, or line comments without a blank line between them.
     """
     end, notice = 0, b""
     for node in root.children:
-        if "comment" not in node.type or (notice and node.start_point.row > end):
+        text = node.text or b""
+        is_next = node.start_point.row <= end and not text.startswith(b"/*")
+        if "comment" not in node.type or (notice and not is_next):
             break
-        end, notice = _last_row(node) + 1, notice + (node.text or b"")
+        end, notice = _last_row(node) + 1, notice + text
     return end if _LICENCE.search(notice) else 0
 
 
