@@ -61,6 +61,20 @@ def test_verify_detects_damage(path: str, damage: str, monkeypatch: pytest.Monke
     store.close()
 
 
+def test_verify_counts_missing_and_surplus_postings(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings, "DELTA_LIMIT", 3)
+    store = build_store(path)
+    execute_sql(path, "UPDATE posting SET data = x'000007' WHERE term = 'refund'")
+    execute_sql(path, "INSERT INTO posting VALUES (999, 1, 'zebra', 0, x'000001000203')")
+    assert store.verify() == [
+        "space 'acme': 1 terms of items are not indexed",
+        "space 'acme': 3 indexed terms belong to no item",
+    ]
+    store.close()
+
+
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
 def test_a_truncated_file_is_detected(path: str, share: float) -> None:
     build_store(path).close()

@@ -264,6 +264,10 @@ class SpaceView:
             blocks.setdefault(term, []).append((block, data))
         return blocks
 
+    def unmerged(self) -> Mapping[str, Mapping[int, int]]:
+        """Return the slots, with counts, of each term of items that are not merged yet."""
+        return self._delta
+
     def delta_slots(self, term: str) -> Mapping[int, int]:
         """Return the slots, with counts, of items with this term that are not merged yet."""
         return self._delta.get(term, {})

@@ -21,10 +21,10 @@ from knowloom.stores.sqlite.rows import (
     SLOT_BITS,
     decode_float16,
     edge_from_row,
-    filter_terms,
     item_record,
 )
 from knowloom.stores.sqlite.space_view import SpaceView
+from knowloom.stores.sqlite.term_check import PostingList, TermNumbers, count_differences
 from knowloom.text import words as analyser
 from knowloom.text.passages import SEGMENTER
 from knowloom.vectors.signs import pack_signs
@@ -48,15 +48,15 @@ class ExpectedTotals:
     links: int = 0
     links_digest: int = 0
     passages: int = 0
-    postings: Counter[tuple[str, int, int]] = field(default_factory=Counter)  # term, slot, count
+    terms: TermNumbers = field(default_factory=TermNumbers)
+
+    def __post_init__(self) -> None:
+        self.postings = PostingList(self.terms)
 
     def add_terms(self, head: int, item: Item, passages: Sequence[Counter[str]]) -> None:
         self.passages += len(passages)
-        for slot, counts in enumerate(passages, head):
-            self.length += counts.total()
-            for term, count in counts.items():
-                self.postings[term, slot, min(count, analyser.MAX_TERM_FREQUENCY)] += 1
-        self.postings.update((term, head, 1) for term in set(filter_terms(item)))
+        self.length += sum(counts.total() for counts in passages)
+        self.postings.add_item(head, item, passages)
 
 
 def find_problems(
@@ -210,16 +210,12 @@ def _check_totals(
 def _check_postings(
     connection: apsw.Connection, name: str, view: SpaceView, totals: ExpectedTotals
 ) -> Iterator[str]:
-    stored: Counter[tuple[str, int, int]] = Counter()
-    for term in view.terms(connection):
-        blocks = view.read_blocks(connection, [term]).get(term, ())
-        slots, counts = view.decode_postings(term, blocks)
-        stored.update(
-            (term, slot, count) for slot, count in zip(slots.tolist(), counts.tolist(), strict=True)
-        )
-    if missing := (totals.postings - stored).total():
+    stored = PostingList(totals.terms)
+    stored.read(connection, view)
+    missing, surplus = count_differences(totals.postings, stored)
+    if missing:
         yield f"space {name!r}: {missing} terms of items are not indexed"
-    if surplus := (stored - totals.postings).total():
+    if surplus:
         yield f"space {name!r}: {surplus} indexed terms belong to no item"
 
 

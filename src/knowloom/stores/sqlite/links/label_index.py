@@ -119,13 +119,17 @@ def update_dirty(
 
 def find_problems(connection: apsw.Connection, space: int, name: str) -> Iterator[str]:
     """Report disagreements of the two tables, and deleted items that were never removed."""
-    query = "SELECT label, id FROM name_index WHERE space = ?"
-    stored = {(label, id) for label, id in connection.execute(query, (space,))}
+    query = "SELECT id, json_group_array(label) FROM name_index WHERE space = ? GROUP BY id"
+    stored = dict(list(connection.execute(query, (space,))))
     lists = connection.execute("SELECT id, labels FROM name_labels WHERE space = ?", (space,))
-    listed = {(label, id) for id, labels in lists for label in json.loads(labels)}
-    if missing := len(listed - stored):
+    missing = surplus = 0
+    for id, labels in lists:
+        expected, actual = set(json.loads(labels)), set(json.loads(stored.pop(id, "[]")))
+        missing, surplus = missing + len(expected - actual), surplus + len(actual - expected)
+    surplus += sum(len(json.loads(labels)) for labels in stored.values())
+    if missing:
         yield f"space {name!r}: {missing} labels of items are missing in the name index"
-    if surplus := len(stored - listed):
+    if surplus:
         yield f"space {name!r}: {surplus} entries of the name index belong to no item"
     query = """SELECT count(*) FROM name_labels WHERE space = ?1
         AND id NOT IN (SELECT id FROM item WHERE space = ?1)
