@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         Remembered as Remembered,
         Result as Result,
         SearchResult as SearchResult,
+        SearchResults as SearchResults,
         attempt as attempt,
     )
     from knowloom.capabilities.memory.ranking import (
@@ -176,7 +177,8 @@ _HOMES = {
     "knowloom.capabilities.memory.conversion": "Fact Turn",
     "knowloom.capabilities.memory.memory": "Memory",
     "knowloom.capabilities.memory.model": (
-        "ContextPreview ContextResult RelatedMemory Remembered Result SearchResult attempt"
+        "ContextPreview ContextResult RelatedMemory Remembered Result SearchResult SearchResults "
+        "attempt"
     ),
     "knowloom.capabilities.memory.ranking": "Ranker RankingOptions",
     "knowloom.capabilities.memory.templates": "MemoryTemplate",

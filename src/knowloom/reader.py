@@ -31,7 +31,7 @@ from knowloom.options import (
 )
 from knowloom.ports import HIDDEN_SPACES, SpaceInfo, Stores, Vector
 from knowloom.recipes import Recipe
-from knowloom.retrieval.as_of import stores_as_of
+from knowloom.retrieval.as_of import ErasedStates, stores_as_of
 from knowloom.retrieval.reranking import Reranking
 from knowloom.retrieval.sources import RetrievalRequest
 from knowloom.retrieval_settings import RetrievalSettings
@@ -120,9 +120,11 @@ class Reader:
             if searches and options.vector is None and options.entity is None:
                 require_searchable(query.text)
             vector, problems = self._embedding.embed_query(query, recipes, strict)
-            stores = stores_as_of(stores, query.as_of)
-            initial = (*unknown, *problems)
-            yield RetrievalRequest(query, vector, stores, initial=initial, failures=failures)
+            initial, erased = (*unknown, *problems), ErasedStates()
+            stores = stores_as_of(stores, query.as_of, erased)
+            yield RetrievalRequest(
+                query, vector, stores, initial=initial, failures=failures, erased=erased
+            )
 
     def begin_reranking(self, rerank: bool | None) -> Reranking | None:
         """Return the reranking of a request, None for none; by default it is used if it is open."""

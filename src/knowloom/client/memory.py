@@ -13,7 +13,7 @@ from knowloom.capabilities.memory.model import (
     ContextPreview,
     ContextResult,
     Remembered,
-    SearchResult,
+    SearchResults,
 )
 from knowloom.capabilities.memory.options import (
     MAX_QUERIES,
@@ -65,21 +65,21 @@ class RemoteMemory:
         body = {"workspace": self._workspace, "ids": encode_ids(ids)}
         return self._transport.write("/api/memory/delete", body, lambda row: int(row["deleted"]))
 
-    def search(self, query: str, **options: Unpack[MemorySearchArguments]) -> list[SearchResult]:
+    def search(self, query: str, **options: Unpack[MemorySearchArguments]) -> SearchResults:
         body = self._body(options) | {"query": query}
         return self._transport.read("/api/memory/search", body, search_results_from_json)
 
     def search_by_vector(
         self, vector: Sequence[float], **options: Unpack[MemorySearchArguments]
-    ) -> list[SearchResult]:
+    ) -> SearchResults:
         body = self._body(options) | {"vector": encode_vector(vector)}
         return self._transport.read("/api/memory/search", body, search_results_from_json)
 
     def search_many(
         self, queries: Sequence[str], **options: Unpack[MemorySearchArguments]
-    ) -> list[list[SearchResult]]:
+    ) -> list[SearchResults]:
         """Return the results of each query; they are embedded in batches."""
-        texts, results = validate_queries(queries), list[list[SearchResult]]()
+        texts, results = validate_queries(queries), list[SearchResults]()
         for start in range(0, len(texts), MAX_QUERIES):
             body = self._body(options) | {"queries": texts[start : start + MAX_QUERIES]}
             results += self._transport.read(

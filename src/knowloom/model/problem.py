@@ -50,6 +50,7 @@ PROBLEM_CODES: Mapping[str, tuple[Severity, str]] = {
     "default_space": (_NOTICE, "the request names no space: only `default` was searched"),
     "unknown_type": (_NOTICE, "a requested type does not exist; the reason lists those that do"),
     "no_results": (_NOTICE, "nothing matched or passed; the reason names what excluded the rest"),
+    "history_erased": (_NOTICE, "states as of that time were erased: what had them is left out"),
     "low_confidence": (_NOTICE, "the evidence for an answer is probably not stored"),
     "estimated_tokens": (_NOTICE, "the model has no known tokenizer: its tokens are estimated"),
     "too_many": (_NOTICE, "a limit was reached, and the rest is not considered"),

@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key
+from knowloom.model import AUTOMATIC, Edge, EdgeKey, Filter, Item, Key, Problem
 from knowloom.ports import ItemStore, Stores
 from knowloom.ports.views import GraphStoreView, ItemStoreView
 from knowloom.text.mentions import find_names
 
 
-def stores_as_of(stores: Stores, as_of: datetime | None) -> Stores:
+@dataclass(slots=True)
+class ErasedStates:
+    """The items and edges whose states at the time were asked for, but have been erased."""
+
+    items: set[Key] = field(default_factory=set)
+    edges: set[EdgeKey] = field(default_factory=set)
+
+    def notices(self) -> tuple[Problem, ...]:
+        """Return a notice if anything was left out."""
+        counts = ((len(self.items), "item"), (len(self.edges), "edge"))
+        parts = [f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count]
+        if not parts:
+            return ()
+        reason = f"left out {' and '.join(parts)}: the states at that time were erased"
+        return (Problem("history", f"{reason} by retention or purge", "history_erased"),)
+
+
+def stores_as_of(stores: Stores, as_of: datetime | None, erased: ErasedStates) -> Stores:
     """Return the stores as they were at a time; None for the stores as they are.
 
     Later changes to items and later edges are hidden. Words and vectors are current: an item is
-    found by its present text.
+    found by its present text. What is left out because its state was erased is added to `erased`.
     """
     if as_of is None:
         return stores
     return replace(
         stores,
-        items=ItemsAsOf(stores.items, as_of),
-        graph=EdgesAsOf(stores.graph, stores.items, as_of),
+        items=ItemsAsOf(stores.items, as_of, erased),
+        graph=EdgesAsOf(stores.graph, stores.items, as_of, erased),
     )
 
 
@@ -32,6 +49,7 @@ class ItemsAsOf(ItemStoreView):
     """An ItemStore that returns its items as they were at a time."""
 
     as_of: datetime
+    erased: ErasedStates
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
         return self._restore(self.items.get(keys))
@@ -43,6 +61,7 @@ class ItemsAsOf(ItemStoreView):
         earlier = _earlier_states(items, self.items, self.as_of)
         if not earlier:
             return items
+        self.erased.items.update(key for key, state in earlier.items() if state is None)
         states = (earlier.get(item.key, item) for item in items)
         return [item for item in states if item is not None]
 
@@ -56,6 +75,7 @@ class EdgesAsOf(GraphStoreView):
 
     items: ItemStore
     as_of: datetime
+    erased: ErasedStates
 
     def edges_of(
         self,
@@ -95,6 +115,8 @@ class EdgesAsOf(GraphStoreView):
         for change in self.items.changes_of(keys):
             if change.link is not None and change.at > self.as_of:
                 before = change.before if isinstance(change.before, Edge) else None
+                if change.erased and change.link not in earlier:
+                    self.erased.edges.add(change.link)
                 earlier.setdefault(change.link, before)
         backdated = self._backdated([key for key, before in earlier.items() if before is None])
         explicit = {

@@ -10,6 +10,7 @@ from knowloom.errors import Unavailable
 from knowloom.model import LINK, Edge, Filter, Hit, Item, Key, Kind, Problem, Query
 from knowloom.ports import Stores, Vector
 from knowloom.recipes import Recipe, Source
+from knowloom.retrieval.as_of import ErasedStates
 from knowloom.retrieval.hybrid import SearchHits, search
 from knowloom.retrieval.neighbours import MIN_EDGE_WEIGHT, expand
 from knowloom.retrieval.nodes import Node, NodeKey
@@ -33,12 +34,13 @@ class RetrievalRequest:
     pool: Mapping[NodeKey, float] = field(default_factory=dict)  # scores of every match so far
     initial: tuple[Problem, ...] = ()  # those of the spaces and of the query's vector
     failures: Mapping[str, Unavailable] = field(default_factory=dict)  # layers that failed so far
+    erased: ErasedStates = field(default_factory=ErasedStates)  # left out by `as_of` so far
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems of the request up to now."""
-        failed = self.failures.items()
-        return (*self.initial, *(Problem.from_error(layer, error) for layer, error in failed))
+        failed = [Problem.from_error(layer, error) for layer, error in self.failures.items()]
+        return (*self.initial, *failed, *self.erased.notices())
 
 
 @dataclass(frozen=True, slots=True)

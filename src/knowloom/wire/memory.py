@@ -15,6 +15,7 @@ from knowloom.capabilities.memory.model import (
     RelatedMemory,
     Remembered,
     SearchResult,
+    SearchResults,
 )
 from knowloom.wire import JsonObject
 from knowloom.wire.contexts import problem_to_json, problems_from_json
@@ -73,12 +74,18 @@ def search_result_to_json(result: SearchResult) -> JsonObject:
     }
 
 
+def search_results_to_json(results: SearchResults) -> JsonObject:
+    degraded = [problem_to_json(problem) for problem in results.degraded]
+    return {**memories_to_json(results), "degraded": degraded}
+
+
 def memories_to_json(results: Sequence[SearchResult]) -> JsonObject:
     return {"memories": [search_result_to_json(result) for result in results]}
 
 
-def search_results_from_json(row: JsonObject) -> list[SearchResult]:
-    return [_search_result_from_json(result) for result in row["memories"]]
+def search_results_from_json(row: JsonObject) -> SearchResults:
+    results = map(_search_result_from_json, row["memories"])
+    return SearchResults(results, problems_from_json({"degraded": row.get("degraded", [])}))
 
 
 def _search_result_from_json(row: JsonObject) -> SearchResult:

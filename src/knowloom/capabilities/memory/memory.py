@@ -19,7 +19,7 @@ from knowloom.capabilities.memory.model import (
     ContextPreview,
     ContextResult,
     Remembered,
-    SearchResult,
+    SearchResults,
 )
 from knowloom.capabilities.memory.options import (
     MAX_BUDGET,
@@ -36,6 +36,7 @@ from knowloom.capabilities.memory.repository import MemoryRepository
 from knowloom.capabilities.memory.templates import TEMPLATES, MemoryTemplate
 from knowloom.engine import Engine
 from knowloom.errors import Conflict, EmbeddingError, Invalid, KnowloomError, NotFound
+from knowloom.model import Problem
 from knowloom.options import QueryOptions
 from knowloom.recipes import FIT_BUDGET, Recipe, resolve_limit
 from knowloom.retrieval.sources import RetrievalRequest
@@ -169,19 +170,22 @@ class Memory:
         stored = [item.id for item in self._repository.get(engine_options.validate_ids(ids))]
         return self._kb.delete(stored, space=self.workspace) if stored else 0
 
-    def search(self, query: str, **options: Unpack[MemorySearchArguments]) -> list[SearchResult]:
-        """Return the memories closest to a query, by words and vectors, in the ranker's order."""
+    def search(self, query: str, **options: Unpack[MemorySearchArguments]) -> SearchResults:
+        """Return the memories closest to a query, by words and vectors, in the ranker's order.
+
+        `degraded` of the returned list names layers that failed, and says why it is empty.
+        """
         return self._search(validate_query(query), None, options)
 
     def search_by_vector(
         self, vector: Sequence[float], **options: Unpack[MemorySearchArguments]
-    ) -> list[SearchResult]:
+    ) -> SearchResults:
         """Return the memories closest to a vector."""
         return self._search("", _validate_vector(vector), {**options, "mode": "vector"})
 
     def search_many(
         self, queries: Sequence[str], **options: Unpack[MemorySearchArguments]
-    ) -> list[list[SearchResult]]:
+    ) -> list[SearchResults]:
         """Return the results of each query; the queries are embedded in one batch."""
         self._check_tier()
         texts = validate_queries(queries)
@@ -238,22 +242,21 @@ class Memory:
 
     def _search(
         self, text: str, vector: list[float] | None, arguments: Mapping[str, Any]
-    ) -> list[SearchResult]:
+    ) -> SearchResults:
         self._check_tier()
         options = MemorySearchOptions.parse(arguments)
         self._check_tier(*self._custom_rankers(options.ranker))
         if options.limit is None:
             raise Invalid("limit must be an integer: a search has no budget that could set it")
 
-        def run() -> list[SearchResult]:
-            results: list[SearchResult] = []
+        def run() -> SearchResults:
             with self._open_request(text, vector, options) as request:
-                if request is not None:
-                    recipe = _recipe(options)
-                    needs_graph = options.include_relationships and options.relationship_depth > 0
-                    results, _ = search.search_memories(
-                        request, options, recipe, self._rankers, needs_graph=needs_graph
-                    )
+                if request is None:
+                    return SearchResults(degraded=[self._missing_workspace()])
+                found, problems = search.search_memories(
+                    request, options, _recipe(options), self._rankers
+                )
+                results = SearchResults(found, dict.fromkeys((*request.problems, *problems)))
             self._count_access([result.memory.id for result in results], options)
             return results
 
@@ -291,7 +294,8 @@ class Memory:
             )
             if operation == "context":
                 self._count_access(preview.memory_ids, options)
-            notices = (*candidates.problems, *tokens.estimate_notices(model))
+            missing = () if request is not None else (self._missing_workspace(),)
+            notices = (*missing, *candidates.problems, *tokens.estimate_notices(model))
             return replace(preview, degraded=tuple(dict.fromkeys(notices)))
 
         return self._record(
@@ -328,6 +332,10 @@ class Memory:
             for problem in () if request is None else request.problems:
                 log.warning("memory: %s", problem.reason)
             yield request
+
+    def _missing_workspace(self) -> Problem:
+        reason = f"workspace {self.workspace!r} does not exist yet: remember something first"
+        return Problem("memories", reason, "unknown_space")
 
     def _count_access(self, ids: Sequence[str], options: MemorySearchOptions) -> None:
         if self._track:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
@@ -118,6 +118,18 @@ class SearchResult:
     relationships: tuple[RelatedMemory, ...] = ()
     links: tuple[Edge, ...] = ()
     hit: Hit | None = field(default=None, repr=False)
+
+
+class SearchResults(list[SearchResult]):
+    """The results of a search: a list whose `degraded` names what they were found without."""
+
+    __slots__ = ("degraded",)
+
+    def __init__(
+        self, results: Iterable[SearchResult] = (), degraded: Iterable[Problem] = ()
+    ) -> None:
+        super().__init__(results)
+        self.degraded = tuple(degraded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from knowloom.capabilities.memory.model import PINNED, RelatedMemory, Remembered
 from knowloom.capabilities.memory.options import MemoryContextOptions, MemorySearchOptions
 from knowloom.capabilities.memory.ranking import Ranker, rank_results
 from knowloom.capabilities.memory.turn_scores import score_turns
+from knowloom.context.notices import explain_emptiness
 from knowloom.errors import EmbeddingError, Unavailable
 from knowloom.model import Edge, Filter, Hit, Item, Key, Problem
 from knowloom.recipes import Recipe
@@ -60,13 +61,10 @@ def search_memories(
     options: MemorySearchOptions,
     recipe: Recipe,
     rankers: Mapping[str, Ranker],
-    *,
-    needs_graph: bool = False,
 ) -> tuple[list[SearchResult], list[Problem]]:
     """Return the most similar memories in the ranker's order, and what they were found without.
 
-    Similarity decides which memories are returned, the ranker in which order. With `needs_graph` a
-    failure of the graph is raised: the caller has no place to report it.
+    Similarity decides which memories are returned, the ranker in which order.
     """
     with span("search"):
         result = _search_similar(request, options, recipe)
@@ -75,7 +73,7 @@ def search_memories(
         log.warning("memory: searched without the %s: %s", problem.part, problem.reason)
     with span("links"):
         keys = [hit.item.key for hit in candidates]
-        edges, graph_problems = _read_edges(request, keys, is_needed=needs_graph)
+        edges, graph_problems = _read_edges(request, keys)
     problems = [*result.problems, *graph_problems]
     query = request.query
     with span("rank"):
@@ -83,6 +81,7 @@ def search_memories(
             SearchResult(Remembered.from_item(hit.item, query.as_of), hit.score, hit=hit)
             for hit in _best_hits(score_turns(candidates, edges), options)
         ]
+        problems += [] if results else [_explain_emptiness(request, options, result)]
         ranking = replace(options.ranking, now=query.now)
         results = rank_results(results, options.ranker, ranking, rankers)
         results = _attach_links(results, edges, options)
@@ -106,6 +105,16 @@ def _search_similar(
     if not result.hits and vector is None and recipe.mode != "bm25":
         _check_embedded(request, visible)
     return result
+
+
+def _explain_emptiness(
+    request: RetrievalRequest, options: MemorySearchOptions, result: SearchHits
+) -> Problem:
+    visible = options.search_filter(request.query.spaces[0], request.query.now)
+    best = result.best_score
+    excluded = result.matched * (best < options.min_score)
+    stores = request.stores
+    return explain_emptiness("memories", visible, excluded, best, options.min_score, stores)
 
 
 def _best_hits(hits: Sequence[Hit], options: MemorySearchOptions) -> list[Hit]:
@@ -132,9 +141,7 @@ def link_results(
     return _attach_links(results, _read_edges(request, keys)[0], options)
 
 
-def _read_edges(
-    request: RetrievalRequest, keys: Sequence[Key], *, is_needed: bool = False
-) -> tuple[list[Edge], list[Problem]]:
+def _read_edges(request: RetrievalRequest, keys: Sequence[Key]) -> tuple[list[Edge], list[Problem]]:
     """Return the explicit edges of memories, heaviest first; none if the graph has failed.
 
     Memories are found by words and vectors, for which the graph is not needed.
@@ -151,8 +158,6 @@ def _read_edges(
             automatic=False,
         )
     except Unavailable as error:
-        if is_needed:
-            raise
         log.warning("memory: links and neighbouring turns are not considered: %s", error)
         return [], [Problem.from_error("graph", error)]
     as_of = query.as_of

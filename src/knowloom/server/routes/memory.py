@@ -34,10 +34,10 @@ from knowloom.server.schemas.memory import (
     RememberRequest,
 )
 from knowloom.wire.memory import (
-    memories_to_json,
     memory_context_to_json,
     memory_preview_to_json,
     memory_to_json,
+    search_results_to_json,
     summaries_to_json,
 )
 
@@ -67,7 +67,7 @@ def search(request: Request, body: MemorySearchRequest) -> JSONResponse:
             if body.query is not None
             else memory.search_by_vector(body.vector or [], **options)
         )
-    return JSONResponse(memories_to_json(results) | {"notes": notes})
+    return JSONResponse(search_results_to_json(results) | {"notes": notes})
 
 
 @router.post("/search_many")
@@ -78,7 +78,7 @@ def search_many(request: Request, body: MemorySearchManyRequest) -> JSONResponse
     with collect_warnings() as notes:
         results = memory.search_many(body.queries, **options)
     return JSONResponse(
-        {"results": [memories_to_json(answer) for answer in results], "notes": notes}
+        {"results": [search_results_to_json(answer) for answer in results], "notes": notes}
     )
 
 

@@ -90,7 +90,7 @@ def count_differences(expected: PostingList, stored: PostingList) -> tuple[int, 
         np.sort((terms * size + slots) * COUNTS + counts)
         for terms, slots, counts in (first, second)
     ]
-    if np.array_equal(*keys):
+    if np.array_equal(keys[0], keys[1]):
         return 0, 0
     _, places = np.unique(np.concatenate(keys), return_inverse=True)
     totals = [
