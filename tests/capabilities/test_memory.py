@@ -262,6 +262,20 @@ class TestSearching:
         assert memory.search("tea") == [] and memory.build_context("tea").context == ""
         assert (memory.get("a"), memory.forget("a")) == ([], 0)
 
+    def test_an_empty_list_says_why(self, memory: Memory) -> None:
+        assert [row.code for row in memory.search("tea").degraded] == ["unknown_space"]
+        assert [row.code for row in memory.preview("tea").degraded] == ["unknown_space"]
+        remember_all(memory, "Ada drinks tea", type="fact")
+        assert memory.search("tea").degraded == ()
+        for query, options, reason in (
+            ("tea", {"min_score": 0.99}, "min_score 0.99 left out 1"),
+            ("tea", {"memory_types": ["decision"]}, "no item passes the filters"),
+            ("volcano", {}, "no item matches the query"),
+        ):
+            results = memory.search(query, mode="bm25", **options)
+            assert results == [] and [row.code for row in results.degraded] == ["no_results"]
+            assert reason in results.degraded[0].reason
+
     def test_workspaces_are_isolated(self, kb: Engine) -> None:
         home, work = Memory(kb, "home"), Memory(kb, "work")
         home.remember("tea at four", id="a", created_at=NOW)

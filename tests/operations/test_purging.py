@@ -205,6 +205,13 @@ def test_retention_erases_old_states_and_only_those(store_url: str) -> None:
         assert restore == rollback == (Conflict, "erased")
         hits = kb.search("four", spaces=["s"], as_of=first + timedelta(hours=1))
         assert [hit.item.text for hit in hits] == []  # unknown, rather than a later text
+        assert "history_erased" in [problem.code for problem in hits.degraded]
+        context = kb.context("four", spaces=["s"], as_of=first + timedelta(hours=1))
+        notice = next(row for row in context.degraded if row.code == "history_erased")
+        assert notice.reason.startswith("left out 1 item: the states at that time were erased")
+        assert "history_erased" not in [
+            row.code for row in kb.search("four", spaces=["s"]).degraded
+        ]
         assert len(kb.maintenance.audit(["s"])) == 4  # who changed it when is not erased
         kb.maintenance.set_retention("s", None)
         assert kb.maintenance.retention() == {}

@@ -110,6 +110,10 @@ def asks(kb: Engine) -> dict[str, Callable[[], tuple[bool, tuple[Problem, ...]]]
         result = Memory(kb, "s").build_context(QUERY, mode="hybrid")
         return "parcel and its" in result.context, result.degraded
 
+    def memory_search() -> tuple[bool, tuple[Problem, ...]]:
+        results = Memory(kb, "s").search(QUERY, mode="hybrid")
+        return "said" in [result.memory.id for result in results], results.degraded
+
     return {
         "hybrid": lambda: search("hybrid"),
         "walk": lambda: search("walk"),
@@ -117,14 +121,16 @@ def asks(kb: Engine) -> dict[str, Callable[[], tuple[bool, tuple[Problem, ...]]]
         "graph": graph,
         "provider": provider,
         "memory": memory,
+        "memory search": memory_search,
     }
 
 
+MEMORY = ("memory", "memory search")
 NEEDS = {  # requests that notice the failure of a layer; the others do not read it
-    "graph": {"walk", "context", "graph", "provider", "memory"},
-    "metadata": {"hybrid", "walk", "context", "graph", "provider", "memory"},
-    "words": {"hybrid", "walk", "context", "graph", "provider", "memory"},
-    "vectors": {"hybrid", "walk", "context", "graph", "provider", "memory"},
+    "graph": {"walk", "context", "graph", "provider", *MEMORY},
+    "metadata": {"hybrid", "walk", "context", "graph", "provider", *MEMORY},
+    "words": {"hybrid", "walk", "context", "graph", "provider", *MEMORY},
+    "vectors": {"hybrid", "walk", "context", "graph", "provider", *MEMORY},
 }
 
 
