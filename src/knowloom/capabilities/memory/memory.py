@@ -253,10 +253,10 @@ class Memory:
             with self._open_request(text, vector, options) as request:
                 if request is None:
                     return SearchResults(degraded=[self._missing_workspace()])
-                found, problems = search.search_memories(
+                memories, problems = search.search_memories(
                     request, options, _recipe(options), self._rankers
                 )
-                results = SearchResults(found, dict.fromkeys((*request.problems, *problems)))
+                results = SearchResults(memories, dict.fromkeys((*request.problems, *problems)))
             self._count_access([result.memory.id for result in results], options)
             return results
 
