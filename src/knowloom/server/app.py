@@ -23,6 +23,7 @@ from knowloom.ports import LLM, LLMSettings
 from knowloom.registry import open_llm
 from knowloom.server import errors
 from knowloom.server.auth import Keyring
+from knowloom.server.console import browsing, evaluation, files, health, keys, site
 from knowloom.server.jobs import JobBoard
 from knowloom.server.limits.rate_limit import RateLimiter
 from knowloom.server.limits.turns import KeyTurns
@@ -72,6 +73,12 @@ FAMILIES = (
     memory,
     operations,
     upkeep,
+    site,
+    browsing,
+    files,
+    evaluation,
+    health,
+    keys,
 )
 
 
@@ -105,10 +112,12 @@ def create_app(
     )
     app.state.engine, app.state.metrics, app.state.cpu_lock = kb, Metrics(), Lock()
     app.state.keyring, app.state.jobs = keyring, JobBoard(jobs)
+    app.state.limits = limits
     app.state.analytics, app.state.llm = _open_analytics(limits), _open_llm(limits)
     for family in FAMILIES:
         app.include_router(family.router)
     _add_documentation(app)
+    site.mount_files(app)
     errors.install_handlers(app)
     rate = rate or RateLimiter(limits.requests_per_minute)
     app.add_middleware(

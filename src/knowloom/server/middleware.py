@@ -29,8 +29,8 @@ from knowloom.tracing import limit_time
 log = logging.getLogger("knowloom.http")
 
 PROBE_PATHS = ("/healthz", "/readyz")  # without a key and under any host name, for orchestrators
-PUBLIC_PATHS = ("/docs", "/openapi.json")  # the documentation reveals no knowledge
-DOCS_ASSETS = "/docs-assets"
+PUBLIC_PATHS = ("/", "/docs", "/openapi.json")  # pages that reveal no knowledge
+DOCS_ASSETS, CONSOLE_ASSETS = "/docs-assets", "/console"
 # Queries, which have a time limit: all other requests are short, or must be finished.
 QUERY_PATHS = frozenset(
     f"/api/{name}"
@@ -144,7 +144,7 @@ class GuardMiddleware:
             response = _reject_cross_site(headers) or self._reject_body(path, headers)
             if response is not None:
                 return response
-        if path in PUBLIC_PATHS or path.startswith(f"{DOCS_ASSETS}/"):
+        if path in PUBLIC_PATHS or path.startswith((f"{DOCS_ASSETS}/", f"{CONSOLE_ASSETS}/")):
             return None
         return await self._authenticate(scope, headers)
 

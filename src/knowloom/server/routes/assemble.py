@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 
 from knowloom.capabilities.assembler.model import AssemblyRequest
 from knowloom.capabilities.assembler.strategies import build_assembler, validate_agent
+from knowloom.recipes import RECIPES
 from knowloom.server.dependencies import get_engine, get_tier, read_spaces, record_context
 from knowloom.server.schemas.assembly import AssembleRequest
 from knowloom.wire.assembly import assembly_sources_to_json, assembly_to_json
@@ -53,4 +54,5 @@ def assemble(request: Request, body: AssembleRequest) -> JSONResponse:
 def list_agents(request: Request) -> JSONResponse:
     """List the agents that a request can name."""
     agents = get_engine(request).agents
-    return JSONResponse({"agents": [agent_to_json(agents[name]) for name in sorted(agents)]})
+    rows = [agent_to_json(agents[name]) for name in sorted(agents)]
+    return JSONResponse({"agents": rows, "recipes": sorted(RECIPES)})
