@@ -20,7 +20,15 @@ from knowloom.cli.commands.contexts import (
 )
 from knowloom.cli.commands.evaluation import evaluate, tune
 from knowloom.cli.commands.knowledge import axioms, history, ingest, items, links, load
-from knowloom.cli.commands.operations import maintenance, mcp, repair, serve, settings, upkeep
+from knowloom.cli.commands.operations import (
+    maintenance,
+    mcp,
+    repair,
+    serve,
+    settings,
+    upkeep,
+    web_console,
+)
 from knowloom.cli.program import SectionedGroup
 from knowloom.cli.streams import discard_output
 
@@ -62,7 +70,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
         *(settings.init, settings.show_config, settings.completion),
         *(maintenance.stats, maintenance.verify, maintenance.embed, maintenance.reindex),
         *(upkeep.backup, repair.repair, upkeep.purge, upkeep.retention, upkeep.audit),
-        *(maintenance.models, mcp.mcp, serve.serve, serve.keys),
+        *(maintenance.models, mcp.mcp, serve.serve, web_console.console, serve.keys),
     ),
 }
 for title, commands in SECTIONS.items():

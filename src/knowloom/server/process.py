@@ -48,8 +48,12 @@ def serve(
     workers: int,
     limits: ServerLimits,
     say: Callable[[str], None],
+    on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve in this process until SIGTERM or SIGINT, then finish the running requests."""
+    """Serve in this process until SIGTERM or SIGINT, then finish the running requests.
+
+    `on_ready` is called once the server accepts requests and the startup lines were said.
+    """
     lines = startup_lines(host, port, keys)
     server = create_server(kb, keys, host, port, workers, limits)
     problems: list[Unavailable] = []
@@ -63,6 +67,7 @@ def serve(
         else:
             for line in lines:
                 say(line)
+            on_ready()
 
     Thread(target=announce, name="knowloom-startup", daemon=True).start()
     run_server(server, kb)

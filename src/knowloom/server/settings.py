@@ -83,6 +83,7 @@ def startup_lines(host: str, port: int, keys: Path | str) -> list[str]:
     url = f"http://{format_address(host, port)}"
     lines = [
         f"knowloom serves at {url}",
+        f"  console        {url}/",
         f"  documentation  {url}/docs",
         f"  health check   {url}/healthz",
     ]

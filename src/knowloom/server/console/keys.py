@@ -11,8 +11,9 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from knowloom.errors import Conflict, Forbidden, NotFound
-from knowloom.server.auth import ALL_SPACES, ApiKey, Keyring
+from knowloom.server.auth import Keyring
 from knowloom.server.dependencies import get_key
+from knowloom.server.keys.api_keys import ALL_SPACES, ApiKey
 from knowloom.server.schemas.fields import Name, Names, RequestModel, TierName, Where, examples
 from knowloom.tiers import TIERS
 from knowloom.wire import JsonObject

@@ -140,13 +140,13 @@ def serve(
     Local clients need an API key once there is one, remote clients always. Running requests are
     completed before the server stops.
     """
-    session = _with_store(session, store)
+    session = with_store(session, store)
     cores = os.cpu_count() or 1
     count = _count_processes(session, processes, cores)
-    _import_server(count)
+    import_server(count)
     from knowloom.server import settings, supervisor
 
-    address = (host, port, _keys_location(session, keys))
+    address = (host, port, keys_location(session, keys))
     settings.startup_lines(*address)  # raises before a store is created
     hosts = settings.accepted_hosts(host, allowed)
     server_limits = settings.ServerLimits(hosts=hosts, **session.server_settings(), **limits)
@@ -157,16 +157,16 @@ def serve(
         if count == 1:
             from knowloom.server import process
 
-            process.serve(kb, *address, workers=workers or cores, limits=server_limits, say=_echo)
+            process.serve(kb, *address, workers=workers or cores, limits=server_limits, say=echo)
     if count > 1:
         workers = workers or 2
         opener = session.opener(create=True)
         supervisor.run_processes(
-            opener, *address, processes=count, workers=workers, limits=server_limits, say=_echo
+            opener, *address, processes=count, workers=workers, limits=server_limits, say=echo
         )
 
 
-def _import_server(processes: int) -> None:
+def import_server(processes: int) -> None:
     """Import the server's packages; several processes start importing in the background."""
     try:
         from knowloom.server import supervisor
@@ -180,7 +180,7 @@ def _import_server(processes: int) -> None:
         ) from error
 
 
-def _with_store(session: Session, store: str | None) -> Session:
+def with_store(session: Session, store: str | None) -> Session:
     if None not in (store, session.db) and store != session.db:
         raise click.UsageError(f"two stores: {store!r} and --db {session.db!r}; pass one")
     return replace(session, db=store or session.db)
@@ -330,10 +330,10 @@ def revoke(session: Session, id: str, keys: str | None = None) -> None:
 def _open_keyring(session: Session, path: str | None) -> closing[Keyring]:
     from knowloom.server.auth import Keyring
 
-    return closing(Keyring(_keys_location(session, path)))
+    return closing(Keyring(keys_location(session, path)))
 
 
-def _keys_location(session: Session, path: str | None) -> Path | str:
+def keys_location(session: Session, path: str | None) -> Path | str:
     """Return the file of the keys, or the URL of the store if it has them."""
     from knowloom.registry import has_key_table
 
@@ -368,5 +368,5 @@ def _format_key(key: ApiKey, last_used: datetime | None) -> str:
     return f"{key.id}  {key.name}  {rights}  {state}"
 
 
-def _echo(text: str) -> None:
+def echo(text: str) -> None:
     click.echo(text, err=True)
