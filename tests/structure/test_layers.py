@@ -83,6 +83,7 @@ EXCEPTIONS = frozenset(
         ("registry", "stores.composite.store"),  # combines the stores that it opens
         ("registry", "stores.composite.layers"),
         ("cli.commands.operations.serve", "server"),  # starts the server
+        ("cli.commands.operations.web_console", "server"),
     )
 )
 ADAPTERS = ("stores", "embedders", "rerankers", "llms", "ner")
