@@ -103,6 +103,11 @@ def memory_query(**options: Any) -> dict[str, Any]:
     return {"workspace": "s", "query": "refund", **times} | options
 
 
+EVALUATION = {
+    "questions": [{"question": "refund", "expected": ["faq"]}],
+    "spaces": ["s"],
+    "configurations": [{"name": "words", "options": {"mode": "bm25"}}],
+}
 # At least one request for each route, without the ids of hidden items. Reads come first.
 REQUESTS: list[Request] = [
     ("POST", "/api/context", {"query": "refund order", "tenant_ids": ["s"], "format": "markdown"}),
@@ -137,6 +142,13 @@ REQUESTS: list[Request] = [
     ("POST", "/api/items", {"space": "s", "ids": ["faq", "note"]}),
     ("POST", "/api/page", {"spaces": ["s"]}),
     ("POST", "/api/edge_page", {"spaces": ["s"], "made": None}),
+    ("POST", "/api/browse", {"spaces": ["s"]}),
+    ("POST", "/api/facets", {"spaces": ["s"]}),
+    ("POST", "/api/neighbours", {"items": [{"space": "s", "id": "faq"}], "spaces": ["s"]}),
+    ("POST", "/api/evaluate", EVALUATION),
+    *(("GET", f"/api/{name}", None) for name in ("key", "keys", "health")),
+    ("POST", "/api/keys", {"name": "x", "reads": ["s"]}),
+    ("POST", "/api/keys/unknown/revoke", None),
     ("POST", "/api/ask/context", query(vector=[1.0, 0.0])),
     ("POST", "/api/ask/search", query(mode="bm25", vector=[1.0, 0.0])),
     ("GET", "/api/items/faq/history?space=s", None),
@@ -151,6 +163,7 @@ REQUESTS: list[Request] = [
     ("PUT", "/api/spaces/s/items/new2", item_row("new2")),
     ("DELETE", "/api/spaces/s/items/new2", None),
     ("POST", "/api/spaces/s/bulk", {"items": [item_row("new3")], "edges": []}),
+    ("POST", "/api/spaces/s/files", {"files": [{"path": "a.md", "content": "IyBBCgpi"}]}),
     ("POST", "/api/spaces/s/edges", {"source": "faq", "target": "buyer", "type": "new"}),
     ("POST", "/api/spaces/s/edges/delete", {"source": "faq", "target": "buyer", "type": "new"}),
     ("POST", "/api/add", {"items": [item_row("new4", space="s")]}),
@@ -192,6 +205,7 @@ BY_ID: list[Request] = [
     ("POST", "/api/provide", {"query": "refund", "spaces": ["s"], "entity_id": "ID"}),
     ("POST", "/api/graph", {"entities": ["ID"], "spaces": ["s"]}),
     ("POST", "/api/page", {"spaces": ["s"], "after": {"space": "s", "id": "ID"}}),
+    ("POST", "/api/neighbours", {"items": [{"space": "s", "id": "ID"}], "spaces": ["s"]}),
     ("POST", "/api/spaces/s/edges", {"source": "faq", "target": "ID", "type": "new"}),
     ("POST", "/api/add", {"edges": [edge_row("ID", "faq")]}),
     ("POST", "/api/load", {"edges": [edge_row("ID", "faq")]}),
