@@ -142,6 +142,7 @@ REQUESTS: list[Request] = [
     ("POST", "/api/items", {"space": "s", "ids": ["faq", "note"]}),
     ("POST", "/api/page", {"spaces": ["s"]}),
     ("POST", "/api/edge_page", {"spaces": ["s"], "made": None}),
+    ("POST", "/api/related", {"id": "faq", "spaces": ["s"]}),
     ("POST", "/api/browse", {"spaces": ["s"]}),
     ("POST", "/api/facets", {"spaces": ["s"]}),
     ("POST", "/api/neighbours", {"items": [{"space": "s", "id": "faq"}], "spaces": ["s"]}),
