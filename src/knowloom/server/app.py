@@ -111,13 +111,9 @@ def create_app(
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.engine, app.state.metrics, app.state.cpu_lock = kb, Metrics(), Lock()
-    app.state.keyring, app.state.jobs = keyring, JobBoard(jobs)
-    app.state.limits = limits
+    app.state.keyring, app.state.jobs, app.state.limits = keyring, JobBoard(jobs), limits
     app.state.analytics, app.state.llm = _open_analytics(limits), _open_llm(limits)
-    for family in FAMILIES:
-        app.include_router(family.router)
-    _add_documentation(app)
-    site.mount_files(app)
+    _add_routes(app)
     errors.install_handlers(app)
     rate = rate or RateLimiter(limits.requests_per_minute)
     app.add_middleware(
@@ -155,6 +151,14 @@ def _open_llm(limits: ServerLimits) -> LLM | None:
     """Open the language model of /api/ingest, None for none."""
     settings: LLMSettings = {"api_key": limits.llm_api_key, "timeout_s": limits.llm_timeout_s}
     return open_llm(limits.llm, **settings) if limits.llm else None
+
+
+def _add_routes(app: FastAPI) -> None:
+    """Add the routes of the API, the documentation page and the files of the console."""
+    for family in FAMILIES:
+        app.include_router(family.router)
+    _add_documentation(app)
+    site.mount_files(app)
 
 
 def _add_documentation(app: FastAPI) -> None:
