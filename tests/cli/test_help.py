@@ -33,6 +33,7 @@ COMMANDS = {
 
 
 NOT_RUN = (
+    "knowloom console",
     "knowloom serve",
     "knowloom keys revoke 1a2b3c4d",
     "knowloom keys rotate 1a2b3c4d --overlap 7",
