@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
+from os import getpid
 
 from knowloom import codec
 from knowloom.embedding import EmbeddingService
@@ -15,6 +16,7 @@ from knowloom.linking.rules import find_dirty_items
 from knowloom.loading import diff
 from knowloom.model import Edge, Item, Key
 from knowloom.ports import Batch, Progress, Stores
+from knowloom.ports.views import require_process
 from knowloom.report import Report
 from knowloom.retrieval.restriction import Restriction, restrict_stores
 
@@ -39,6 +41,11 @@ class Committer:
         self._visible = stores  # compared with what is written
         self._restriction: Restriction | None = None
         self.actor = LOCAL
+        self._process = getpid()
+
+    def is_forked(self) -> bool:
+        """Return True in a process that was forked since the stores were opened."""
+        return getpid() != self._process
 
     def restrict(self, restriction: Restriction, embedding: EmbeddingService) -> Committer:
         """Return a committer that refuses to write or replace items that are not allowed."""
@@ -60,6 +67,7 @@ class Committer:
         expected: Mapping[Key, str] | None = None,
     ) -> Report:
         """Store what differs from the stored items and edges, if the expected versions match."""
+        require_process(self._process)
         now = self._clock()
         changed, report = diff.find_changed_items(items, now, self._visible)
         changed_edges = diff.find_changed_edges(edges, self._visible)
@@ -70,6 +78,7 @@ class Committer:
 
     def apply(self, batch: Batch) -> None:
         """Write to the item store first: if it refuses the batch, no store has changed."""
+        require_process(self._process)
         touched = find_dirty_items([*(edge.key for edge in batch.edges), *batch.deleted_edges])
         batch = replace(batch, marked=tuple(touched), actor=self.actor)
         if self._restriction is not None:

@@ -80,8 +80,7 @@ class Engine:
         query_timeout_s: float = QUERY_TIMEOUT_S,
         reranking: Reranking | None = None,
     ) -> None:
-        self._stores = stores
-        self.agents = agents  # by name
+        self._stores, self.agents = stores, agents  # agents by name
         self.retrieval = retrieval
         self._scanner = builtin_scanner() if secrets is None else secrets
         self._embedding = EmbeddingService(stores, embedder, caching, query_timeout_s)
@@ -99,10 +98,12 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        for store in self._stores.unique():
-            store.close()
-        self._embedding.close()
-        self.reader.close()
+        """Close the stores, unless this process was forked: its parent uses their connections."""
+        if not self._commits.is_forked():
+            for store in self._stores.unique():
+                store.close()
+            self._embedding.close()
+            self.reader.close()
 
     def with_retrieval(self, retrieval: RetrievalSettings) -> Engine:
         """Return an engine on the same stores with other settings; closing either closes both."""
@@ -135,7 +136,7 @@ class Engine:
         new_edges = [self._scanner.validate_edge(edge) for edge in links]
         diff.reject_duplicates(new, new_edges)
         ready = self._embedding.validate_vectors(new, vectors)
-        diff.reject_dangling(new_edges, {item.key for item in new}, self._stores)
+        diff.reject_dangling(new_edges, {item.key for item in new}, self.reader.stores)
         report = self._commits.write(new, new_edges, expected)
         problems = self._embedding.put_vectors(ready)
         spaces = {item.space for item in new}
@@ -165,7 +166,7 @@ class Engine:
         parts = readers.list_parts(source, space, follow_links, default)
         origin = provenance.identify_source(source, space)
         parse, apply, now = self._scanner.parse_row, self._commits.apply, self.reader.now()
-        loading = Loader(self._stores, parse, apply, now, origin, progress)
+        loading = Loader(self.reader.stores, parse, apply, now, origin, progress)
         report = loading.run(parts, keep)
         # Unchanged spaces too: an earlier load may have been interrupted before it embedded them.
         spaces = {space for space, _ in loading.seen.keys}
@@ -217,7 +218,7 @@ class Engine:
         """Delete items with their vectors and edges; return how many existed."""
         space = self.reader.resolve_space(space)
         keys = [(space, id) for id in dict.fromkeys(validate_ids(ids))]
-        deleted = tuple(item.key for item in self._stores.items.get(keys))
+        deleted = tuple(item.key for item in self.reader.stores.items.get(keys))
         versions = tuple((expected or {}).items())
         self._commits.apply(Batch(self.reader.now(), deleted=deleted, expected=versions))
         self._commits.catch_up([space], embed=False)
@@ -228,7 +229,7 @@ class Engine:
 
         An automatic edge would be added again: to forbid it, add the same edge with weight 0.
         """
-        existing = self._stores.graph.get_edges(validation.validate_edge_keys(edges))
+        existing = self.reader.stores.graph.get_edges(validation.validate_edge_keys(edges))
         diff.reject_automatic(existing)
         keys = tuple(edge.key for edge in existing)
         self._commits.apply(Batch(self.reader.now(), deleted_edges=keys))
@@ -243,10 +244,10 @@ class Engine:
         """
         self._check_unrestricted("rebuild the indexes")
         self._embedding.resegment(passage_size)
-        if self._stores.composite is not None:
-            self._stores.composite.repair(self.reader.now())
-        spaces = [info.name for info in self._stores.items.spaces()]
-        self._stores.words.rebuild_words(self.reader.iterate_items(Filter(tuple(spaces))))
+        if self.reader.stores.composite is not None:
+            self.reader.stores.composite.repair(self.reader.now())
+        spaces = [info.name for info in self.reader.stores.items.spaces()]
+        self.reader.stores.words.rebuild_words(self.reader.iterate_items(Filter(tuple(spaces))))
         embedded = self._embedding.embed_anew(self.reader.resolve_spaces(), progress)
         self.maintenance.relink(progress)
         return embedded
@@ -256,7 +257,7 @@ class Engine:
     def get(self, ids: str | Sequence[str], *, space: str | None = None) -> list[Item]:
         """Return the items in the order of the ids; unknown ids are omitted."""
         name = self.reader.resolve_space(space)
-        return self._stores.items.get([(name, id) for id in validate_ids(ids)])
+        return self.reader.stores.items.get([(name, id) for id in validate_ids(ids)])
 
     def read(
         self, id: str, *, space: str | Sequence[str] | None = None, **options: Unpack[ReadArguments]
@@ -354,7 +355,7 @@ class Engine:
     def verify(self) -> list[str]:
         """Return a description of each inconsistency in the stored data."""
         self._check_unrestricted("verify the stored data")
-        return self._stores.items.verify()
+        return self.reader.stores.items.verify()
 
     def _check_unrestricted(self, action: str) -> None:
         if self.reader.is_restricted:
@@ -367,7 +368,7 @@ class Engine:
 
     def _knowledge(self, embed: bool, progress: Progress | None) -> pipeline.IngestTarget:
         return pipeline.IngestTarget(
-            lambda ids, space: self._stores.items.get([(space, id) for id in ids]),
+            lambda ids, space: self.reader.stores.items.get([(space, id) for id in ids]),
             lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
             self._scanner.check_text,
         )

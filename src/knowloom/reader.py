@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
+from os import getpid
 
 from knowloom import tokens
 from knowloom.context import explain, paths
@@ -30,6 +31,7 @@ from knowloom.options import (
     validate_budget,
 )
 from knowloom.ports import HIDDEN_SPACES, SpaceInfo, Stores, Vector
+from knowloom.ports.views import require_process
 from knowloom.recipes import Recipe
 from knowloom.retrieval.as_of import ErasedStates, stores_as_of
 from knowloom.retrieval.reranking import Reranking
@@ -71,11 +73,18 @@ class Reader:
         clock: Callable[[], datetime],
         reranking: Reranking | None = None,
     ) -> None:
-        self._stores = stores
+        self._opened = stores
         self._embedding = embedding
         self._clock = clock
         self._reranking = reranking
+        self._process = getpid()
         self.is_restricted = False  # True: other items are hidden, and so are digests of spaces
+
+    @property
+    def stores(self) -> Stores:
+        """The stores; raise Unavailable in a forked process."""
+        require_process(self._process)
+        return self._opened
 
     def close(self) -> None:
         """Close the reranker; the stores and the embedder belong to others."""
@@ -86,16 +95,16 @@ class Reader:
     def restrict(self, stores: Stores, embedding: EmbeddingService) -> Reader:
         """Return a reader of a restricted view of the stores."""
         other = Reader(stores, embedding, self._clock, self._reranking)
-        other.is_restricted = True
+        other.is_restricted, other._process = True, self._process
         return other
 
     @contextmanager
     def snapshot(self) -> Iterator[Stores]:
         """Hold one state of every store for the block and this thread; may be nested."""
         with ExitStack() as stack:
-            for store in self._stores.unique():
+            for store in self.stores.unique():
                 stack.enter_context(store.reading())
-            yield self._stores
+            yield self.stores
 
     @contextmanager
     def request(
@@ -219,7 +228,7 @@ class Reader:
         if spaces is None:
             return [info.name for info in self.spaces()]
         names = validate_names("spaces", spaces)
-        with self._stores.tolerate() as failures:
+        with self.stores.tolerate() as failures:
             existing = {info.name for info in self.spaces(names)}
         for name in names:
             if name not in existing:
@@ -269,13 +278,13 @@ class Reader:
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
         """Return the counts and digests of the spaces (None: of all) that exist."""
-        return [info for info in self._stores.items.spaces(names) if info.name not in HIDDEN_SPACES]
+        return [info for info in self.stores.items.spaces(names) if info.name not in HIDDEN_SPACES]
 
     def iterate_items(
         self, matching: Filter, limit: int | None = None, after: Key | None = None
     ) -> Iterator[Item]:
         """Iterate over items by key, or over one page of `limit` items behind `after`."""
-        while page := self._stores.items.find(matching, limit or PAGE, after):
+        while page := self.stores.items.find(matching, limit or PAGE, after):
             yield from page
             if limit is not None:
                 return
@@ -285,7 +294,7 @@ class Reader:
         self, spaces: Sequence[str], automatic: bool | None, limit: int | None, after: Edge | None
     ) -> Iterator[Edge]:
         """Iterate over edges by key, or over one page of `limit` edges behind `after`."""
-        while page := self._stores.graph.edges(spaces, limit or PAGE, after, automatic):
+        while page := self.stores.graph.edges(spaces, limit or PAGE, after, automatic):
             yield from page
             if limit is not None:
                 return
@@ -322,7 +331,7 @@ class Reader:
     def find_item(self, id: str, space: str | Sequence[str] | None) -> Item:
         """Return the item with this id; it must be in exactly one of the spaces."""
         spaces = self.resolve_spaces([space] if isinstance(space, str) else space)
-        items = self._stores.items.get([(name, id) for name in spaces])
+        items = self.stores.items.get([(name, id) for name in spaces])
         places = ", ".join(repr(item.space) for item in items)
         if len(items) > 1:
             raise Invalid(f"item {id!r} exists in the spaces {places}: pass one of them as space")
@@ -339,7 +348,7 @@ class Reader:
             item.id
             for space in spaces[:SUGGESTIONS]
             for prefix in prefixes
-            for item in self._stores.items.find(Filter((space,)), COMPARED_ITEMS, (space, prefix))
+            for item in self.stores.items.find(Filter((space,)), COMPARED_ITEMS, (space, prefix))
             if len(item.id) <= MAX_COMPARED
         }
         return get_close_matches(id[:MAX_COMPARED], sorted(candidates), SUGGESTIONS)

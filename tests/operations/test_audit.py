@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -197,3 +198,24 @@ def test_the_shell_backs_up_purges_and_restores(
     assert len(run("backup", "--list")["backups"]) == 1
     for wrong in (["restore"], ["restore", "a", "--from", backup], ["purge", "a", "--space", "s"]):
         run(*wrong, status=2)
+
+
+def test_changes_of_keys_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KNOWLOOM_EMBEDDER", "none")
+
+    def run(*arguments: str) -> Any:
+        result = CliRunner().invoke(cli, [*arguments, "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    early = run("keys", "add", "early", "--read", "s")  # there is no knowledge yet
+    run("add", "--space", "s", "--id", "a", "--text", "words")
+    key = run("keys", "add", "bot", "--read", "s")
+    run("keys", "rotate", key["id"])
+    run("keys", "revoke", early["id"])
+    entries = run("audit")["entries"]
+    changes = [(row["action"], row["id"], row["actor"]) for row in reversed(entries)][1:]
+    assert [row[0] for row in changes] == ["add key", "rotate key", "expire key", "revoke key"]
+    assert changes[0][1:] == (key["id"], "local") and changes[-1][1:] == (early["id"], "local")
+    assert key["secret"] not in (tmp_path / "knowledge.db").read_bytes().decode("latin-1")

@@ -25,7 +25,7 @@ from knowloom.validation import validate_name
 from knowloom.wire import JsonObject
 from knowloom.wire.assembly import assembly_from_json
 from knowloom.wire.axioms import check_from_json
-from knowloom.wire.contexts import hits_from_json
+from knowloom.wire.contexts import format_to_json, hits_from_json
 from knowloom.wire.graph import graph_from_json
 from knowloom.wire.provision import provision_from_json
 
@@ -147,11 +147,13 @@ class RemoteCapabilities:
 
 
 def _encode_values(options: Mapping[str, Any]) -> JsonObject:
-    values = {
+    values: JsonObject = {
         name: list(value) if isinstance(value, tuple | set | frozenset) else value
         for name, value in options.items()
         if name != "tier"
     }
+    if "format" in values:
+        values["format"] = format_to_json(values["format"])
     return encode_options(values) | encode_tier(options.get("tier"))
 
 

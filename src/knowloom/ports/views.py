@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from os import getpid
 
+from knowloom.errors import Unavailable
 from knowloom.model import Change, Edge, EdgeKey, Filter, Item, Key
 from knowloom.ports.models import Vector
 from knowloom.ports.storage import (
@@ -17,6 +19,17 @@ from knowloom.ports.storage import (
     TextIndex,
     VectorIndex,
 )
+
+
+def require_process(process: int) -> None:
+    """Raise Unavailable in a process that was forked from the one with this id.
+
+    It shares the connections and file locks of its parent, and lacks its threads.
+    """
+    if getpid() != process:
+        raise Unavailable(
+            "the knowledge was opened before this process was forked: open it again here", "forked"
+        )
 
 
 @dataclass(frozen=True, slots=True)

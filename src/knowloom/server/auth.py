@@ -14,7 +14,7 @@ from knowloom import codec, tiers, validation
 from knowloom.errors import Invalid, NotFound, unknown_name
 from knowloom.filters.condition_json import WhereArgument, validate_where
 from knowloom.server.keys.api_keys import ROLES, ApiKey, hash_secret
-from knowloom.server.keys.key_sources import KeyFile, StoredKeys
+from knowloom.server.keys.key_sources import KeyFile, KeyLog, StoredKeys
 from knowloom.server.keys.key_uses import KeyUses
 
 
@@ -49,12 +49,16 @@ class Keyring:
         *,
         open_until_added: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        log: KeyLog | None = None,
     ) -> None:
-        """`open_until_added` admits requests without a key until the file has the first key."""
+        """`open_until_added` admits requests without a key until the file has the first key.
+
+        `log` is called with each change of a file; a database logs its changes itself.
+        """
         self._clock, self._open_until_added = clock, open_until_added
         self._source: KeySource
         if isinstance(location, Path):
-            self._source = KeyFile(location)
+            self._source = KeyFile(location, log)
         else:
             from knowloom.registry import open_key_table
 

@@ -16,6 +16,7 @@ from knowloom.caching import cached
 from knowloom.capabilities.graph.options import GraphOptions
 from knowloom.construction import fast_constructor
 from knowloom.context.packing import SEE_ALSO
+from knowloom.formats.custom import resolve_layout
 from knowloom.formats.fields import (
     encode_json,
     format_relationship,
@@ -27,8 +28,9 @@ from knowloom.formats.layout import FORMATS, Layout
 from knowloom.formats.markdown import escape_bold
 from knowloom.formats.markdown_escape import escape_body, escape_heading, escape_list_line
 from knowloom.formats.runs import excerpt_runs, join_runs
+from knowloom.formats.substitution import substitute
 from knowloom.formats.yaml import format_element
-from knowloom.model import Form, Hit, Item, Key, Kind, Passage
+from knowloom.model import ContextFormat, Form, Hit, Item, Key, Kind, Passage
 from knowloom.text.normalisation import collapse_whitespace
 
 ENTITIES = "entities"
@@ -160,8 +162,8 @@ def _make_record(
     }
     item = hit.item
     names = (item.id, item.space, item.kind, item.type, item.title)
-    rest = (None,) * 8  # the fields from `subject` to `embedding_text`
-    return _with_item(hit, _item(*names, text, summary, shown, (), section, *rest, False))
+    rest = (*(None,) * 6, item.source, None)  # the fields from `subject` to `embedding_text`
+    return _with_item(hit, _item(*names, text, summary, shown, item.tags, section, *rest, False))
 
 
 def _with_item(hit: Hit, item: Item) -> Hit:
@@ -172,8 +174,10 @@ def _with_item(hit: Hit, item: Item) -> Hit:
 
 
 @cached("graph formats", 64)
-def graph_layout(format: str, separator: str) -> Layout:
+def graph_layout(format: str | ContextFormat, separator: str) -> Layout:
     """Return the layout that writes records; blocks are cached by its name."""
+    if isinstance(format, ContextFormat):
+        return _custom_layout(format)
     format_block = BLOCKS[format]
     layout = replace(
         FORMATS[format],
@@ -193,6 +197,26 @@ def graph_layout(format: str, separator: str) -> Layout:
         opening=opening,
         closing="\n" if format == "markdown" else "",
         separators={ENTITIES: separator},
+    )
+
+
+def _custom_layout(format: ContextFormat) -> Layout:
+    """Return the layout of a user: entities are its items, lines of other sections its links."""
+    layout, style = resolve_layout(format), (format.escape, format.line_break)
+
+    def block(record: Hit, form: Form, passages: Sequence[Passage] = ()) -> str:
+        item = record.item
+        if item.section in LINES:
+            line = LINES[item.section](to_json_value(item.properties), quote_name)
+            return substitute(format.link, lambda _: line, *style)
+        properties = item.properties.get("properties", {})
+        entity = _with_item(record, replace(item, properties=properties))
+        return layout.block(entity, form, passages)
+
+    return replace(
+        layout,
+        opening=lambda name: substitute(format.section, lambda _: HEADINGS[name], *style),
+        block=block,
     )
 
 

@@ -26,6 +26,7 @@ from knowloom.capabilities.graph.options import (
 )
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
+from knowloom.model import ContextFormat
 from knowloom.options import QueryOptions, validate_ids
 from knowloom.reader import Reader
 from knowloom.retrieval.sources import RetrievalRequest
@@ -222,6 +223,8 @@ def _restrict_options(options: GraphOptions, tier: TierArgument) -> tuple[GraphO
     resolved = resolve_tier(tier)
     if not isinstance(options.ranker, str):
         check_custom(resolved, "custom rankers")
+    if isinstance(options.format, ContextFormat):
+        check_custom(resolved, "custom formats")
     if resolved.is_full:
         return options, resolved
     restricted = replace(

@@ -9,7 +9,9 @@ from typing import Any, TypedDict, get_args
 from knowloom.capabilities.graph.rankers import RANKERS, EntityRanker
 from knowloom.errors import Invalid, unknown_name
 from knowloom.filters.condition_json import WhereArgument, validate_where
+from knowloom.formats.custom import resolve_layout
 from knowloom.formats.layout import get_layout
+from knowloom.model import ContextFormat
 from knowloom.options import validate_budget
 from knowloom.recipes import Mode
 from knowloom.tiers import TierArgument
@@ -50,7 +52,7 @@ class GraphOptions:
     include_claims: bool = False
     max_claims_per_entity: int = 3
     include_violations: bool = False  # as notes in the text; the answer always has them
-    format: str = "markdown"
+    format: str | ContextFormat = "markdown"
     include_properties: bool = True
     max_properties_per_entity: int = 10
     include_property_descriptions: bool = False
@@ -89,7 +91,7 @@ class GraphArguments(TypedDict, total=False):
     include_claims: bool
     max_claims_per_entity: int
     include_violations: bool
-    format: str
+    format: str | ContextFormat
     include_properties: bool
     max_properties_per_entity: int
     include_property_descriptions: bool
@@ -153,8 +155,15 @@ def validate_options(options: GraphOptions) -> GraphOptions:
         exclude_entity_types=_validate_types("exclude_entity_types", options.exclude_entity_types),
         preferred_types=_validate_types("preferred_types", options.preferred_types),
         min_relevance_score=validate_fraction("min_relevance_score", options.min_relevance_score),
-        format=get_layout(validate_name("format", options.format)).name,
+        format=_validate_format(options.format),
     )
+
+
+def _validate_format(format: str | ContextFormat) -> str | ContextFormat:
+    if not isinstance(format, ContextFormat):
+        return get_layout(validate_name("format", format)).name
+    resolve_layout(format)
+    return format
 
 
 def resolve_ranker(options: GraphOptions) -> EntityRanker:

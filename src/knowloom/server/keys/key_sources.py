@@ -20,6 +20,7 @@ from knowloom.server.keys.api_keys import UNREADABLE, ApiKey, key_to_json, parse
 STALE_S = 5.0  # after which a file that is being written was left behind
 LOCK_TRIES = 100
 LOCK_PAUSE_S = 0.05
+KeyLog = Callable[[datetime, str, str], None]  # of the time, the action and the id of the key
 
 
 class StoredKeys:
@@ -61,8 +62,8 @@ class StoredKeys:
 class KeyFile:
     """The keys of a file, reread when it changes: servers and `knowloom keys` share it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, log: KeyLog | None = None) -> None:
+        self.path, self._log = path, log
         self._lock = Lock()
         # Modification time, size and inode of the file that was read.
         self._stamp: tuple[int, int, int] | None = None
@@ -87,6 +88,8 @@ class KeyFile:
 
     def put(self, key: ApiKey, at: datetime, action: str) -> None:
         self._update(lambda keys: {**keys, key.id: key})
+        if self._log is not None:
+            self._log(at, action, key.id)
 
     def close(self) -> None:
         """Do nothing: the file is only open while it is read."""

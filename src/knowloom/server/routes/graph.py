@@ -20,6 +20,7 @@ from knowloom.server.dependencies import (
     read_spaces,
     record_context,
 )
+from knowloom.server.schemas.fields import parse_format
 from knowloom.server.schemas.graph import CheckRequest, GraphDocumentBody, GraphRequest
 from knowloom.tiers import Tier
 from knowloom.wire.axioms import check_to_json
@@ -57,7 +58,7 @@ def _build_graph(provider: GraphContext, body: GraphRequest, tier: Tier) -> Grap
     if sum(subject is not None for subject in subjects) != 1:
         raise Invalid("pass exactly one of query, entities and document")
     options: dict[str, Any] = {name: getattr(body, name) for name in OPTIONS}
-    options["tier"] = tier
+    options |= {"tier": tier, "format": parse_format(body.format)}
     if body.entities is not None:
         if body.vector is not None:
             raise Invalid("vector requires a query or a document: entities are not searched")

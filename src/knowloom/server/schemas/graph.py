@@ -8,6 +8,7 @@ from pydantic import Field
 
 from knowloom.capabilities.graph.options import OTHER_NAMES
 from knowloom.server.schemas.fields import (
+    CustomFormat,
     Depth,
     DocumentText,
     Format,
@@ -99,7 +100,9 @@ class GraphRequest(RequestModel):
     include_claims: bool = False
     max_claims_per_entity: Count = 3
     include_violations: Annotated[bool, Field(description="Also as notes in the text")] = False
-    format: Format = "markdown"
+    format: Annotated[
+        Format | CustomFormat, Field(description="A custom format needs the tier enterprise")
+    ] = "markdown"
     include_properties: bool = True
     max_properties_per_entity: Count = 10
     include_property_descriptions: bool = False

@@ -17,13 +17,15 @@ from knowloom import codec
 from knowloom.cli.options import examples, repeated, where_option
 from knowloom.cli.program import Command, Group
 from knowloom.cli.session import Session
-from knowloom.errors import Invalid, MissingExtra
+from knowloom.commit import LOCAL
+from knowloom.errors import Invalid, KnowloomError, MissingExtra
 from knowloom.files import store_file
 from knowloom.filters.condition_json import where_to_json
 
 if TYPE_CHECKING:
     from knowloom.server.auth import Keyring
     from knowloom.server.keys.api_keys import ApiKey
+    from knowloom.server.keys.key_sources import KeyLog
 
 keys_option = click.option(
     "--keys",
@@ -330,7 +332,24 @@ def revoke(session: Session, id: str, keys: str | None = None) -> None:
 def _open_keyring(session: Session, path: str | None) -> closing[Keyring]:
     from knowloom.server.auth import Keyring
 
-    return closing(Keyring(keys_location(session, path)))
+    return closing(Keyring(keys_location(session, path), log=_audit_log(session)))
+
+
+def _audit_log(session: Session) -> KeyLog:
+    """Return the log of changes of a key file: the audit log of the knowledge, once it exists."""
+    from knowloom.registry import open_store
+
+    def log(at: datetime, action: str, id: str) -> None:
+        file = store_file(session.url())
+        if file is None or not file.exists():
+            return
+        try:
+            with closing(open_store(session.url())) as store:
+                store.upkeep().record(at, LOCAL, action, id)
+        except KnowloomError as error:
+            session.warn(f"{action} {id}: done, but not recorded in the audit log: {error}")
+
+    return log
 
 
 def keys_location(session: Session, path: str | None) -> Path | str:
