@@ -25,7 +25,7 @@ def test_a_context_takes_at_most_eight_round_trips_and_two_again(
                 kb._stores.vectors.put_vectors(by_key, "bench")
             for edges in corpus.edges():
                 kb.add([], edges)
-            queries, vectors = corpus.texts(8, 6), corpus.vectors(8)
+            queries, vectors = corpus.texts(16, 6), corpus.vectors(16)
 
             def ask(number: int) -> int:
                 before = relay.round_trips
@@ -33,6 +33,7 @@ def test_a_context_takes_at_most_eight_round_trips_and_two_again(
                 kb.context(queries[number], spaces=[SPACE], max_tokens=2000, vector=vector)
                 return relay.round_trips - before
 
-            ask(0)  # reads what the process keeps of the space
-            assert max(ask(number) for number in range(1, 8)) <= MAX_ROUND_TRIPS
-            assert ask(7) <= 2
+            for number in range(8):  # the space is read, and the driver prepares its statements
+                ask(number)
+            assert max(ask(number) for number in range(8, 16)) <= MAX_ROUND_TRIPS
+            assert ask(15) <= 2

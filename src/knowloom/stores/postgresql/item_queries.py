@@ -63,10 +63,13 @@ def read_items(session: ReadSession, keys: Sequence[Key]) -> dict[Key, Item]:
 def _cached_item(view: SpaceArrays, space: str, no: int) -> Item | None:
     version = view.item_version(no)
     cached = view.items_by_number.get(version)
-    if isinstance(cached, tuple):
-        cached = decode_item(space, *cached)
-        view.items_by_number.put(version, cached)
-    return cached
+    if isinstance(cached, Item):
+        return cached
+    if not cached:
+        return None
+    item = decode_item(space, *cached)
+    view.items_by_number.put(version, item)
+    return item
 
 
 def get_items(session: ReadSession, keys: Sequence[Key]) -> list[Item]:

@@ -48,6 +48,7 @@ class ReadSession:
         self._in_transaction = False
         # In this transaction there was a search, and one by vectors: see `reading.prefetch`.
         self.reads_hits = self.reads_vectors = False
+        self.deferred: dict[int, list[int]] = {}  # by space: hits whose texts are still to be read
         self._connect()
 
     def _connect(self) -> None:
@@ -135,7 +136,7 @@ class ReadSession:
 
     def end(self) -> None:
         """End the transaction of a block."""
-        for values in (self._current, self._rows, self._meta):
+        for values in (self._current, self._rows, self._meta, self.deferred):
             values.clear()
         self.reads_hits = self.reads_vectors = False
         if self._in_transaction:

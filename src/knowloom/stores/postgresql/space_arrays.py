@@ -28,6 +28,7 @@ from knowloom.vectors.nearest_lists import empty_lists
 
 Fetch = Callable[..., list[tuple[Any, ...]]]
 Mask = npt.NDArray[np.bool_]
+CachedItem = Item | tuple[str, str, str] | tuple[()]
 
 MAX_MASKS = 64  # cached filters per space
 MAX_CACHED_ITEMS = 16_384  # per space, about 1 KB each
@@ -80,8 +81,9 @@ class SpaceArrays:
         self._columns = AttributeColumns(no)
         self._has_expiry = False
         self._masks: dict[tuple[Any, ...], Mask | None] = {}
-        # By number and version; rows (id, body, attributes) until they are first needed.
-        self.items_by_number: TwoGenerationCache[tuple[int, int], Item | tuple[str, str, str]]
+        # By number and version; rows (id, body, attributes) until they are first needed, and ()
+        # for long items, which are read when they are shown.
+        self.items_by_number: TwoGenerationCache[tuple[int, int], CachedItem]
         self.items_by_number = TwoGenerationCache("postgresql items", MAX_CACHED_ITEMS)
         self._ids: TwoGenerationCache[int, str]
         self._ids = TwoGenerationCache("postgresql ids", MAX_CACHED_IDS)
@@ -164,8 +166,10 @@ class SpaceArrays:
                 self.remember(no, id)
         return [ids[no] for no in numbers]
 
-    def cached_id(self, no: int) -> str | None:
-        return self._ids.get(no)
+    def has_item(self, no: int) -> bool:
+        """Return True if the id and the row of an item are cached."""
+        cached = self.items_by_number.get(self.item_version(no))
+        return cached is not None and self._ids.get(no) is not None
 
     def item_version(self, no: int) -> tuple[int, int]:
         """Return the key of an item in the cache: it changes with the item."""

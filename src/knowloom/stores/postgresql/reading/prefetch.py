@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from knowloom.stores.postgresql.sessions import ReadSession
     from knowloom.stores.postgresql.space_arrays import SpaceArrays
 
-MAX_ROWS = 512  # items whose texts and vectors are read ahead by one statement
+MAX_ROWS = 2048  # items whose texts and vectors are read ahead by one statement
 MAX_STORED = 4_000  # bytes of a text as it is stored; longer ones are read when they are shown
 SMALL_BODY = f"CASE WHEN pg_column_size(item.body) <= {MAX_STORED} THEN item.body END"
 
@@ -30,18 +30,24 @@ Row = tuple[int, str, str | None, str, bytes | None]  # number, id, body, attrib
 
 def hit_ids(session: ReadSession, view: SpaceArrays, numbers: Sequence[int]) -> list[str]:
     """Return the ids of hits, and read their texts ahead; their vectors too in hybrid searches."""
-    places = np.array(numbers, np.intp)
-    lacking = np.array([view.cached_id(no) is None for no in numbers], np.bool_)
+    places = np.array([*numbers, *session.deferred.pop(view.no, ())], np.intp)
+    lacks_text = np.array([not view.has_item(no) for no in places.tolist()], np.bool_)
     if session.reads_vectors:
         embedded = places[view.embedded[places]]
         missing = view.vectors.missing(embedded, view.vector_versions[embedded])
         lacks_vector = np.isin(places, missing)
     else:
         lacks_vector = np.zeros(len(places), np.bool_)
-    unread = lacking | lacks_vector
-    if unread.any() and len(numbers) <= MAX_ROWS:
+    unread = lacks_text | lacks_vector
+    if unread.any() and len(places) <= MAX_ROWS:
         columns = (places[unread].tolist(), lacks_vector[unread].tolist(), view.no)
         remember(session, view, session.fetch(_HITS, columns))
+    return view.ids(session.fetch, numbers)
+
+
+def defer_hits(session: ReadSession, view: SpaceArrays, numbers: Sequence[int]) -> list[str]:
+    """Return the ids of hits, and leave their texts to the next `hit_ids` of the transaction."""
+    session.deferred[view.no] = [no for no in numbers if not view.has_item(no)]
     return view.ids(session.fetch, numbers)
 
 
@@ -50,8 +56,8 @@ def remember(session: ReadSession, view: SpaceArrays, rows: Iterable[Sequence[An
     vectors: dict[int, bytes] = {}
     for no, id, body, attributes, data in rows:
         view.remember(no, id)
-        if body is not None:
-            view.items_by_number.put(view.item_version(no), (id, body, attributes))
+        row = () if body is None else (id, body, attributes)
+        view.items_by_number.put(view.item_version(no), row)
         if data is not None and view.embedded[no]:
             vectors[no] = data
     if vectors:

@@ -12,7 +12,7 @@ from knowloom.errors import Corrupt
 from knowloom.model import Filter, Key
 from knowloom.ports import IndexResult, Vector
 from knowloom.stores.postgresql.item_rows import Numbers, ranges
-from knowloom.stores.postgresql.reading.prefetch import hit_ids
+from knowloom.stores.postgresql.reading.prefetch import defer_hits
 from knowloom.stores.postgresql.scoring.text_scores import best_first, check_segmenter
 from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, Mask, SpaceArrays
@@ -41,7 +41,7 @@ def search_vector(session: ReadSession, vector: Vector, only: Filter, limit: int
         considered += int(np.count_nonzero(allowed))
         slots = _nearest_slots(view, vector, allowed, limit)
         scores = _with_ties(_score_best(session, view, vector, slots, limit), limit)
-        ids = hit_ids(session, view, list(scores))
+        ids = defer_hits(session, view, list(scores))
         matches += [((name, id), score) for id, score in zip(ids, scores.values(), strict=True)]
     return IndexResult(tuple(sorted(matches, key=best_first)[:limit]), considered)
 
@@ -167,14 +167,18 @@ def read_vectors(
 
 
 def _fetch_vectors(session: ReadSession, view: SpaceArrays, numbers: Numbers) -> Matrix:
-    query = """SELECT count(*), string_agg(vector.data, '' ORDER BY query.place)
+    query = """SELECT count(*), string_agg(vector.data, '' ORDER BY query.place),
+            array_agg(item.id ORDER BY query.place)
         FROM unnest(%s::integer[]) WITH ORDINALITY AS query(no, place)
-        JOIN vector ON vector.space = %s AND vector.no = query.no"""
-    ((count, data),) = session.fetch(query, (numbers.tolist(), view.no))
+        JOIN vector ON vector.space = %s AND vector.no = query.no
+        JOIN item ON item.space = vector.space AND item.no = vector.no"""
+    ((count, data, ids),) = session.fetch(query, (numbers.tolist(), view.no))
     rows, dimensions = int(view.records["count"][numbers].sum()), int(session.meta("dimensions"))
     # A vector of another length would shift all that follow it.
     if count != len(numbers) or len(data) != 2 * rows * dimensions:
         raise _damaged()
+    for no, id in zip(numbers.tolist(), ids, strict=True):
+        view.remember(no, id)  # the best of them are hits: their ids are needed next
     return np.frombuffer(data, "<f2").astype(np.float32).reshape(rows, dimensions)
 
 
