@@ -123,7 +123,7 @@ class EvaluatePage {
     const names = h("div", { class: "row small" }, configurations.map((each, index) => h("span", { class: "legend" }, h("span", { class: "dot", style: { background: `var(--p${index})` } }), `${each.name}: ${describe(each.options)}`)));
     const latency = configurations.map((each) => `${each.name}: ${Object.entries(each.latency_ms).map(([call, ms]) => `${call} ${ms.p50.toFixed(1)} ms`).join(", ")}`);
     fill(this.result,
-      comparison ? notice(comparison.real ? "good" : "note", comparison.verdict) : null,
+      comparison ? notice(!comparison.real ? "note" : comparison.worse.length > comparison.better.length ? "warn" : "good", comparison.verdict) : null,
       h("section", { class: "card stack", "aria-label": "Measures" }, h("h2", {}, `Measures over ${plural(configurations[0].questions, "question")}`), names, measureChart(configurations), h("p", { class: "small muted" }, `Lines are 95 % intervals. Median times: ${latency.join("; ")}.`),
         configurations.flatMap((each) => each.problems).map((problem) => notice("warn", problem))),
       comparison ? this.changes(comparison) : this.answers(configurations[0]));
