@@ -47,7 +47,7 @@ TEMPLATES = (
     "<object data='javascript:{}'></object>",
     "<template><script>{}</script></template>",
 )
-PREFIXES = ("", "\u202e", "\x0b", "%3C", "&lt;", "]]>", "-->", "\\u003c", "a'\"`", "<!--")
+PREFIXES = ("", "\u202e", "\u00a0", "%3C", "&lt;", "]]>", "-->", "\\u003c", "a'\"`", "<!--")
 HOSTILE = [f"{prefix}{text.format(EXECUTED)}" for prefix in PREFIXES for text in TEMPLATES]
 
 
@@ -95,7 +95,7 @@ def test_the_playground_shows_reasons_and_brings_in_what_was_left_out(page, base
     sync_api.expect(details).to_contain_text("bm25")
     before = page.locator(".block").count()
     page.get_by_label("Left out").get_by_role("button", name="Budget").first.click()
-    page.wait_for_function(f"document.querySelectorAll('.block').length > {before}")
+    page.wait_for_function("n => document.querySelectorAll('.block').length > n", arg=before)
 
 
 def test_two_settings_are_compared(page, base) -> None:
@@ -147,7 +147,7 @@ def test_marked_answers_are_evaluated(page, base) -> None:
 def test_the_budget_is_refused_at_its_field(page, base) -> None:
     ask(page, base)
     page.get_by_label("Token budget").first.fill("-5")
-    page.locator(".field-error").first.wait_for()
+    page.locator(".field-error:visible").wait_for()
 
 
 def test_a_stopped_server_is_reported_and_the_question_kept(page, store_file: Path) -> None:
