@@ -191,6 +191,8 @@ def run(
     repositories: Path, set_name: str, cache: Path | None, show: Path | None, output: Path | None
 ) -> None:
     loads, outcomes = [], []
+    if show:
+        show.mkdir(parents=True, exist_ok=True)
     for project in read_projects(set_name):
         load, results = run_project(project, repositories / project.name, cache, show)
         loads.append(load)
