@@ -193,7 +193,7 @@ class WalkGraph:
         `named` is the specificity of the best name in the query. Documents count less.
         """
         documents = sum([share for key, share in seeds.items() if self._is_document(key)])
-        factor = 1 - (1 - DOCUMENT_DENSITY) * documents
+        factor = 1 - (1 - DOCUMENT_DENSITY) * min(documents, 1.0)  # shares sum to 1, rounded
         weights = [(share, *self._edge_weights(key)[:2]) for key, share in seeds.items()]
         density = name_edge_density(
             [(share, names / FULL_EDGE_WEIGHT) for share, names, _ in weights]
