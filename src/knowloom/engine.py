@@ -22,7 +22,7 @@ from knowloom.filters.condition_json import WhereArgument, validate_where
 from knowloom.history import History
 from knowloom.linking.linker import Linker
 from knowloom.linking.name_finders import FinderResolver
-from knowloom.loading import diff, provenance, readers
+from knowloom.loading import diff, file_records, provenance, readers
 from knowloom.loading.loader import Loader
 from knowloom.loading.readers import LoadSource
 from knowloom.maintenance import Maintenance
@@ -163,18 +163,17 @@ class Engine:
         longer in it unless `keep` is True. `follow_links` reads links out of the folder, too.
         """
         default = readers.default_space(source, space, self.reader.choose_space)
-        parts = readers.list_parts(source, space, follow_links, default)
+        files = file_records.FileRecords(self._scanner.fingerprint)
+        parts = readers.list_parts(source, space, follow_links, default, files)
         origin = provenance.identify_source(source, space)
         parse, apply, now = self._scanner.parse_row, self._commits.apply, self.reader.now()
-        loading = Loader(self.reader.stores, parse, apply, now, origin, progress)
+        loading = Loader(self.reader.stores, parse, apply, now, origin, progress, files)
         report = loading.run(parts, keep)
         # Unchanged spaces too: an earlier load may have been interrupted before it embedded them.
         spaces = {space for space, _ in loading.seen.keys}
+        touched = sorted(loading.spaces | spaces)
         problems = self._commits.catch_up(
-            sorted(loading.spaces | spaces),
-            embed=embed,
-            embed_spaces=sorted(spaces),
-            progress=progress,
+            touched, embed=embed, embed_spaces=sorted(spaces), progress=progress
         )
         return report + Report(problems=problems)
 

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from knowloom.errors import Invalid
 from knowloom.loading import discovery, document_parser, sections
 from knowloom.loading.discovery import SourceFile
 from knowloom.loading.document_links import LinkTable
 from knowloom.loading.file_formats import FileFormat
+from knowloom.loading.file_records import FileRecords
+from knowloom.loading.sections import DocumentRow, DocumentRows
 from knowloom.loading.source_rows import SourceRow
 from knowloom.report import Skipped
 
 
 def read_document(
-    file: SourceFile, space: str | None, format: FileFormat, links: LinkTable
+    file: SourceFile, space: str | None, format: FileFormat, links: LinkTable, files: FileRecords
 ) -> Iterator[SourceRow | Skipped]:
-    """Yield the rows of a document; its links are added to the table."""
+    """Yield the rows of a document; its links are added to the table.
+
+    Of a file that is unchanged since the last load, only the edges are yielded.
+    """
+    mtime_ns = discovery.stat_regular_file(file.path).st_mtime_ns
     raw = discovery.read_regular_file(file.path, format.max_mb * 1_000_000)
-    where = str(file.path)
-    yield from parse_rows(raw, file.name, where, space, format, links)
+    where, state = str(file.path), files.state_of(raw, mtime_ns, space, format)
+    edges = files.restore(file.name, state, space, links)
+    if edges is None:
+        record = partial(files.add, file.name, state)
+        yield from parse_rows(raw, file.name, where, space, format, links, record)
+    else:
+        yield from (_source_row(where, line, edge, space, file.name) for line, edge in edges)
 
 
 def parse_rows(
-    raw: bytes, name: str, where: str, space: str | None, format: FileFormat, links: LinkTable
+    raw: bytes,
+    name: str,
+    where: str,
+    space: str | None,
+    format: FileFormat,
+    links: LinkTable,
+    record: Callable[[DocumentRows, tuple[str, ...]], None] = lambda rows, names: None,
 ) -> Iterator[SourceRow | Skipped]:
     """Yield the rows of the bytes of a document."""
     document = document_parser.parse_document(format, raw, name)
@@ -34,9 +52,13 @@ def parse_rows(
     if not built.rows:
         raise Invalid("empty: it has no text")
     links.add(name, built, space, document.names)
-    for line, row in built.rows:
-        # An edge of a named part is dropped in silence if its ends were not stored.
-        yield SourceRow(f"{where}:{line}", row, space, part=name if "target" in row else "")
+    record(built, document.names)
+    yield from (_source_row(where, line, row, space, name) for line, row in built.rows)
+
+
+def _source_row(where: str, line: int, row: DocumentRow, space: str | None, name: str) -> SourceRow:
+    # An edge of a named part is dropped in silence if its ends were not stored.
+    return SourceRow(f"{where}:{line}", row, space, part=name if "target" in row else "")
 
 
 def read_links(links: LinkTable) -> Iterator[SourceRow]:

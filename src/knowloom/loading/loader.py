@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from knowloom import codec
 from knowloom.loading import diff, provenance, three_layer
+from knowloom.loading.file_records import FileRecords
 from knowloom.loading.provenance import Claim, Claims
 from knowloom.loading.source_rows import SeenItems, SourcePart, SourceRow
 from knowloom.model import Edge, EdgeKey, Item, Key, Kind
@@ -47,6 +48,7 @@ class Loader:
     now: datetime
     source_id: str
     progress: Progress | None = None
+    files: FileRecords = field(default_factory=FileRecords)
     report: Report = field(default_factory=Report)
     previous: Claims = field(default_factory=Claims)  # what earlier loads of this source brought
     claims: Claims = field(default_factory=Claims)  # and what this load brings
@@ -58,6 +60,7 @@ class Loader:
     _nodes: dict[Key, ParsedRow] = field(default_factory=dict)
     _other_claims: Claims | None = None
     _pages: list[Item] = field(default_factory=list)
+    _intact: dict[str, list[Key]] = field(default_factory=dict)  # items of files, as they came
     _skipped: list[Skipped] = field(default_factory=list)
     _files: list[FileCount] = field(default_factory=list)
 
@@ -65,6 +68,9 @@ class Loader:
         """Load all parts; with `keep`, nothing is deleted."""
         if self.source_id:
             self.previous, self._pages = provenance.read_claims(self.source_id, self.stores)
+            self.files.previous = self.previous.files
+            self._intact = provenance.find_intact_files(self.previous, self.stores)
+            self.files.is_intact = self._is_intact
         edges: list[ParsedRow] = []
         batch: list[ParsedRow] = []
         size = 0
@@ -101,11 +107,27 @@ class Loader:
                     self._skipped.append(duplicate)
                 else:
                     yield ParsedRow(value, row, row.part or part.name)
+            if part.name in self.files.unchanged:
+                self._keep_file(part.name)
+            elif len(self._skipped) > skipped:
+                self.files.current.pop(part.name, None)  # to report it again
             if part.kind:
                 items, skipped = len(self.seen.keys) - items, len(self._skipped) - skipped
                 self._files.append(FileCount(part.kind, part.files, items, skipped))
             if len(parts) > 2:
                 self._report_progress("files", number, len(parts))
+
+    def _is_intact(self, name: str) -> bool:
+        """Return True if the items of a file are stored as they came from it, and only from it."""
+        keys = self._intact.get(name)
+        return keys is not None and self.seen.keys.isdisjoint(keys)
+
+    def _keep_file(self, name: str) -> None:
+        """Count the items of an unchanged file, which was not parsed."""
+        keys = self._intact[name]
+        self.seen.keys.update(keys)
+        self.claims.items |= {key: self.previous.items[key] for key in keys}
+        self.report += Report(unchanged=len(keys))
 
     def _write_items(self, rows: Sequence[ParsedRow]) -> None:
         """Write new and changed items, in one batch with the claims to them."""
@@ -321,6 +343,7 @@ class Loader:
         if not self.source_id:
             return
         stored = {page.id: page for page in self._pages}
+        self.claims.files = provenance.claimed_files(self.files.current, self.claims)
         pages = provenance.build_pages(self.source_id, self.claims)
         ids = {page.id for page in pages}
         changed = tuple(page for page in pages if stored.get(page.id) != page)

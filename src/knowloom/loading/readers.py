@@ -16,6 +16,7 @@ from knowloom.loading import discovery, document_reader, json_rows
 from knowloom.loading.discovery import SourceFile
 from knowloom.loading.document_links import LinkTable
 from knowloom.loading.file_formats import formats_by_suffix, missing_packages
+from knowloom.loading.file_records import FileRecords
 from knowloom.loading.json_rows import ROW_READERS
 from knowloom.loading.source_rows import NamedBytes, SourcePart, SourceRow
 from knowloom.loading.sources.web_source import WebPages
@@ -43,17 +44,19 @@ def list_parts(
     space: str | None,
     follow_links: bool = False,
     default: str | None = None,
+    files: FileRecords | None = None,
 ) -> list[SourcePart]:
     """Return the files of a folder, the single file, or the dict.
 
     Without a space, rows of a folder go to a space with the name of their file, and documents to
     one with the name of the folder; a single file or a dict goes to the `default`. Files that
-    cannot be loaded are one part that reports them.
+    cannot be loaded are one part that reports them. Documents that `files` has a record of are not
+    parsed again.
     """
     if isinstance(source, Mapping):
         rows = partial(json_rows.read_object, "dict", source, space or default)
         return [SourcePart("", rows)]
-    links = LinkTable()
+    links, files = LinkTable(), files or FileRecords()
     if isinstance(source, WebPages):
         return [_build_web_part(source, space, links), _links_part(links)]
     if isinstance(source, NamedBytes):
@@ -75,20 +78,20 @@ def list_parts(
         file = SourceFile(path, path.name)
         is_named = space is not None or (default is not None and _is_document(path))
         read = _read_file if is_named else _read_file_with_spaces
-        rows = partial(read, file, space or default, links)
+        rows = partial(read, file, space or default, links, files)
         return [SourcePart(path.name, rows, _kind_of(path), 1), _links_part(links)]
-    return _list_folder(path, space, follow_links, links)
+    return _list_folder(path, space, follow_links, links, files)
 
 
 def _list_folder(
-    path: Path, space: str | None, follow_links: bool, links: LinkTable
+    path: Path, space: str | None, follow_links: bool, links: LinkTable, files: FileRecords
 ) -> list[SourcePart]:
     suffixes = supported_suffixes()
     listing = discovery.list_files(path, suffixes, follow_links)
     if not listing.files:
         raise Invalid(f"no {', '.join(suffixes)} file in {str(path)!r}")
     folder = path.resolve().name
-    parts = [_build_part(file, space, folder, links) for file in listing.files]
+    parts = [_build_part(file, space, folder, links, files) for file in listing.files]
     parts += [SourcePart(skip.where, partial(iter, (skip,))) for skip in listing.skipped]
     if listing.ignored:
         parts.append(SourcePart("", partial(iter, ()), IGNORED, listing.ignored))
@@ -119,10 +122,13 @@ def supported_suffixes() -> tuple[str, ...]:
     return (*ROW_READERS, *sorted(formats_by_suffix()))
 
 
-def _build_part(file: SourceFile, space: str | None, folder: str, links: LinkTable) -> SourcePart:
+def _build_part(
+    file: SourceFile, space: str | None, folder: str, links: LinkTable, files: FileRecords
+) -> SourcePart:
     if space is None:
         space = file.path.stem if file.path.suffix.lower() in ROW_READERS else folder
-    return SourcePart(file.name, partial(_read_file, file, space, links), _kind_of(file.path), 1)
+    rows = partial(_read_file, file, space, links, files)
+    return SourcePart(file.name, rows, _kind_of(file.path), 1)
 
 
 def _build_web_part(pages: WebPages, space: str | None, links: LinkTable) -> SourcePart:
@@ -147,14 +153,14 @@ def _kind_of(path: Path) -> str:
 
 
 def _read_file_with_spaces(
-    file: SourceFile, space: str | None, links: LinkTable
+    file: SourceFile, space: str | None, links: LinkTable, files: FileRecords
 ) -> Iterator[SourceRow | Skipped]:
     """Read a single file of rows. The space is theirs if the first row names none.
 
     Raise if there is none for them: skipping every row would look like success.
     """
     has_rows, default = False, None
-    for row in _read_file(file, None, links):
+    for row in _read_file(file, None, links, files):
         if isinstance(row, SourceRow) and not has_rows:
             has_rows = True
             default = space if row.values.get("space") is None else None
@@ -167,13 +173,13 @@ def _read_file_with_spaces(
 
 
 def _read_file(
-    file: SourceFile, space: str | None, links: LinkTable
+    file: SourceFile, space: str | None, links: LinkTable, files: FileRecords
 ) -> Iterator[SourceRow | Skipped]:
     suffix = file.path.suffix.lower()
     format = formats_by_suffix().get(suffix)
     with _reporting(str(file.path)) as problems:
         if format is not None:
-            yield from document_reader.read_document(file, space, format, links)
+            yield from document_reader.read_document(file, space, format, links, files)
         elif suffix in ROW_READERS or discovery.starts_with_object(file.path):
             yield from ROW_READERS.get(suffix, json_rows.read_lines)(file, space)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,6 +61,12 @@ class SecretScanner:
         self.rules = tuple(rules)
         self.allow = tuple(allow)
         self._compiled: dict[int, tuple[Any, Any, Any]] = {}  # regexes by rule number
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the rules: what was scanned with the same need not be scanned again."""
+        rules = repr((self.rules, self.allow))
+        return hashlib.blake2b(rules.encode(), digest_size=8).hexdigest()
 
     @cached_property
     def _prefilter(self) -> Any:
