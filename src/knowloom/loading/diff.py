@@ -74,9 +74,9 @@ def find_dangling_edges(
     """
     needs = [_required_keys(edge) for edge in edges]
     unresolved = list(dict.fromkeys(key for keys in needs for key in keys if key not in incoming))
-    existing = incoming | {item.key for item in stores.items.get(unresolved)}
+    missing_keys = set(unresolved) - {item.key for item in stores.items.get(unresolved)}
     missing = {
-        index: next((key for key in keys if key not in existing), None)
+        index: next((key for key in keys if key in missing_keys), None)
         for index, keys in enumerate(needs)
     }
     return {

@@ -22,17 +22,14 @@ def read_document(
 ) -> Iterator[SourceRow | Skipped]:
     """Yield the rows of a document; its links are added to the table.
 
-    Of a file that is unchanged since the last load, only the edges are yielded.
+    A file that is unchanged since the last load has none: its edges come with the links.
     """
     mtime_ns = discovery.stat_regular_file(file.path).st_mtime_ns
     raw = discovery.read_regular_file(file.path, format.max_mb * 1_000_000)
     where, state = str(file.path), files.state_of(raw, mtime_ns, space, format)
-    edges = files.restore(file.name, state, space, links)
-    if edges is None:
+    if not files.restore(file.name, state, space, links):
         record = partial(files.add, file.name, state)
         yield from parse_rows(raw, file.name, where, space, format, links, record)
-    else:
-        yield from (_source_row(where, line, edge, space, file.name) for line, edge in edges)
 
 
 def parse_rows(
@@ -61,7 +58,9 @@ def _source_row(where: str, line: int, row: DocumentRow, space: str | None, name
     return SourceRow(f"{where}:{line}", row, space, part=name if "target" in row else "")
 
 
-def read_links(links: LinkTable) -> Iterator[SourceRow]:
-    """Yield the edges between documents, which all were read before."""
+def read_links(links: LinkTable, files: FileRecords) -> Iterator[SourceRow]:
+    """Yield the edges of unchanged files, and those between documents, which were read before."""
+    for name, space, edge in files.edges:
+        yield SourceRow(name, edge, space, part=name)
     for name, space, edge in links.resolve():
         yield SourceRow(f"links of {name}", edge, space, part=name)

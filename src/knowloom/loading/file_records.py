@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from knowloom import codec
 from knowloom.loading.document_links import LinkTable
@@ -21,7 +21,7 @@ class FileRecord:
 
     state: str
     items: int
-    edges: tuple[tuple[int, DocumentRow], ...]  # between its own items, with their lines
+    edges: tuple[DocumentRow, ...]  # between its own items
     anchors: Mapping[str, str]
     links: tuple[tuple[str, str, str], ...]
     names: tuple[str, ...]
@@ -35,11 +35,19 @@ class FileRecord:
         return FileRecord(
             state,
             items,
-            tuple((line, edge) for line, edge in edges),
+            tuple(edges),
             anchors,
             tuple((id, target, type) for id, target, type in links),
             tuple(names),
         )
+
+
+class RestoredEdge(NamedTuple):
+    """An edge of a file that was not parsed, and the file."""
+
+    name: str
+    space: str | None
+    edge: DocumentRow
 
 
 @dataclass(slots=True)
@@ -54,6 +62,7 @@ class FileRecords:
     previous: dict[str, FileRecord] = field(default_factory=dict)
     current: dict[str, FileRecord] = field(default_factory=dict)
     unchanged: set[str] = field(default_factory=set)  # files that were not parsed
+    edges: list[RestoredEdge] = field(default_factory=list)  # of those files
     is_intact: Callable[[str], bool] = lambda name: False
 
     def state_of(self, raw: bytes, mtime_ns: int, space: str | None, format: FileFormat) -> str:
@@ -62,20 +71,19 @@ class FileRecords:
         reader = [PARSER_VERSION, self.scanner, space, format.parser, missing_packages(format)]
         return codec.to_json([mtime_ns, digest, *reader])
 
-    def restore(
-        self, name: str, state: str, space: str | None, links: LinkTable
-    ) -> Iterator[tuple[int, DocumentRow]] | None:
-        """Return the edges of an unchanged file and add its links; None if it must be parsed."""
+    def restore(self, name: str, state: str, space: str | None, links: LinkTable) -> bool:
+        """Add the edges and links of an unchanged file; return False if it must be parsed."""
         record = self.previous.get(name)
         if record is None or record.state != state or not self.is_intact(name):
-            return None
+            return False
         self.current[name] = record
         self.unchanged.add(name)
         links.add(name, DocumentRows((), record.anchors, record.links), space, record.names)
-        return iter(record.edges)
+        self.edges += (RestoredEdge(name, space, edge) for edge in record.edges)
+        return True
 
     def add(self, name: str, state: str, rows: DocumentRows, names: tuple[str, ...]) -> None:
         """Record a file that was parsed."""
-        edges = tuple((line, row) for line, row in rows.rows if "target" in row)
+        edges = tuple(row for _, row in rows.rows if "target" in row)
         items = len(rows.rows) - len(edges)
         self.current[name] = FileRecord(state, items, edges, rows.anchors, rows.links, names)

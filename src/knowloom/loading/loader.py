@@ -61,6 +61,7 @@ class Loader:
     _other_claims: Claims | None = None
     _pages: list[Item] = field(default_factory=list)
     _intact: dict[str, list[Key]] = field(default_factory=dict)  # items of files, as they came
+    _is_parsed: bool = False  # a row of any file
     _skipped: list[Skipped] = field(default_factory=list)
     _files: list[FileCount] = field(default_factory=list)
 
@@ -95,6 +96,8 @@ class Loader:
     def _parse_rows(self, parts: Sequence[SourcePart]) -> Iterator[ParsedRow]:
         """Yield the valid rows, each id once."""
         for number, part in enumerate(parts, 1):
+            if part.is_links and self._keep_edges():
+                continue
             items, skipped = len(self.seen.keys), len(self._skipped)
             for row in part.rows():
                 value = row if isinstance(row, Skipped) else self.parse(row)
@@ -106,6 +109,7 @@ class Loader:
                 if isinstance(value, Item) and (duplicate := self.seen.add(row, value)):
                     self._skipped.append(duplicate)
                 else:
+                    self._is_parsed = True
                     yield ParsedRow(value, row, row.part or part.name)
             if part.name in self.files.unchanged:
                 self._keep_file(part.name)
@@ -128,6 +132,18 @@ class Loader:
         self.seen.keys.update(keys)
         self.claims.items |= {key: self.previous.items[key] for key in keys}
         self.report += Report(unchanged=len(keys))
+
+    def _keep_edges(self) -> bool:
+        """Keep the edges if no file changed and all are stored as they came; else return False."""
+        if self._is_parsed or self.files.unchanged != set(self.files.previous):
+            return False
+        claims = self.previous.edges
+        for keys in _batches(list(claims)):
+            stored = {e.key: provenance.edge_digest(e) for e in self.stores.graph.get_edges(keys)}
+            if any(stored.get(key) != claims[key].digest for key in keys):
+                return False
+        self.claims.edges |= claims
+        return True
 
     def _write_items(self, rows: Sequence[ParsedRow]) -> None:
         """Write new and changed items, in one batch with the claims to them."""
@@ -226,6 +242,9 @@ class Loader:
                 pages = self._draft_pages(Claims(edges={key: claims[key] for key in changed_keys}))
                 self._apply(Batch(self.now, tuple(pages), tuple(changed)))
             self.claims.edges |= claims
+            for edge, part in incoming:
+                if edge.key not in claims:  # a user's, which the next load must look for
+                    self.files.current.pop(part, None)
             self.report += Report(edges=len(changed))
             self._report_progress("edges", min(start + BATCH_SIZE, len(rows)), len(rows))
 
@@ -250,7 +269,7 @@ class Loader:
         is exported can be loaded.
         """
         edges = [row.value for row in rows if isinstance(row.value, Edge)]
-        dangling = diff.find_dangling_edges(edges, set(), self.stores)
+        dangling = diff.find_dangling_edges(edges, self.seen.keys, self.stores)
         repaired = self._repair_edges(rows, edges, dangling)
         selected: dict[EdgeKey, tuple[Edge, str]] = {}
         for index, row in enumerate(rows):
@@ -276,7 +295,7 @@ class Loader:
         """Return by index the dangling edges that only lack the item that explains them."""
         explained = [index for index in dangling if edges[index].item_id is not None]
         bare = [replace(edges[index], item_id=None) for index in explained]
-        hopeless = diff.find_dangling_edges(bare, set(), self.stores)
+        hopeless = diff.find_dangling_edges(bare, self.seen.keys, self.stores)
         return {
             index: _drop_explanation(edges[index]) if rows[index].row.layered else edges[index]
             for place, index in enumerate(explained)
@@ -310,6 +329,8 @@ class Loader:
         }
         retained = self._select_retained(gone, keep)
         self.claims.edges |= retained
+        for claim in retained.values():
+            self.files.current.pop(claim.part, None)
         others = self.other_claims.edges if len(gone) > len(retained) else {}
         for keys in _batches([key for key in gone if key not in retained and key not in others]):
             deleted = tuple(

@@ -58,13 +58,16 @@ def list_parts(
         return [SourcePart("", rows)]
     links, files = LinkTable(), files or FileRecords()
     if isinstance(source, WebPages):
-        return [_build_web_part(source, space, links), _links_part(links)]
+        return [_build_web_part(source, space, links), _links_part(links, files)]
     if isinstance(source, NamedBytes):
         name = space or default
         if name is None:
             raise Invalid(f"{source.name!r} does not name its space: pass one", "no_space")
         rows = partial(_read_bytes, source, name, links)
-        return [SourcePart(source.name, rows, _kind_of(Path(source.name)), 1), _links_part(links)]
+        return [
+            SourcePart(source.name, rows, _kind_of(Path(source.name)), 1),
+            _links_part(links, files),
+        ]
     if not isinstance(source, str | Path):
         raise Invalid(
             f"source must be a path or a dict with `items` and `edges`, got {type(source).__name__}"
@@ -79,7 +82,7 @@ def list_parts(
         is_named = space is not None or (default is not None and _is_document(path))
         read = _read_file if is_named else _read_file_with_spaces
         rows = partial(read, file, space or default, links, files)
-        return [SourcePart(path.name, rows, _kind_of(path), 1), _links_part(links)]
+        return [SourcePart(path.name, rows, _kind_of(path), 1), _links_part(links, files)]
     return _list_folder(path, space, follow_links, links, files)
 
 
@@ -95,7 +98,7 @@ def _list_folder(
     parts += [SourcePart(skip.where, partial(iter, (skip,))) for skip in listing.skipped]
     if listing.ignored:
         parts.append(SourcePart("", partial(iter, ()), IGNORED, listing.ignored))
-    return [*parts, _links_part(links)]
+    return [*parts, _links_part(links, files)]
 
 
 def default_space(
@@ -140,8 +143,8 @@ def _build_web_part(pages: WebPages, space: str | None, links: LinkTable) -> Sou
     return web_crawl.build_part(pages, space, links)
 
 
-def _links_part(links: LinkTable) -> SourcePart:
-    return SourcePart(LINKS, lambda: document_reader.read_links(links))
+def _links_part(links: LinkTable, files: FileRecords) -> SourcePart:
+    return SourcePart(LINKS, lambda: document_reader.read_links(links, files), is_links=True)
 
 
 def _kind_of(path: Path) -> str:

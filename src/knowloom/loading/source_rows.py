@@ -35,6 +35,7 @@ class SourcePart:
     rows: Callable[[], Iterator[SourceRow | Skipped]]
     kind: str = ""  # for the summary of a load
     files: int = 0
+    is_links: bool = False  # the edges of all files, which come last
 
 
 @dataclass(frozen=True, slots=True)
