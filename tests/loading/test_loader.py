@@ -15,7 +15,7 @@ from knowloom import Edge, Invalid, Item, Report
 from knowloom.engine import Engine
 from knowloom.loading import provenance, readers
 from knowloom.loading.loader import Loader
-from knowloom.validation import PROVENANCE_SPACE
+from knowloom.ports import PROVENANCE_SPACE
 
 LONG = "word " * 1_500  # two sections of it are too long for one item
 
