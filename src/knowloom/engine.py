@@ -22,9 +22,10 @@ from knowloom.filters.condition_json import WhereArgument, validate_where
 from knowloom.history import History
 from knowloom.linking.linker import Linker
 from knowloom.linking.name_finders import FinderResolver
-from knowloom.loading import diff, file_records, provenance, readers
+from knowloom.loading import diff, provenance, readers
 from knowloom.loading.loader import Loader
 from knowloom.loading.readers import LoadSource
+from knowloom.loading.sources.file_records import FileRecords
 from knowloom.maintenance import Maintenance
 from knowloom.model import Context, Edge, Filter, Hits, Item, Key
 from knowloom.options import (
@@ -163,7 +164,7 @@ class Engine:
         longer in it unless `keep` is True. `follow_links` reads links out of the folder, too.
         """
         default = readers.default_space(source, space, self.reader.choose_space)
-        files = file_records.FileRecords(self._scanner.fingerprint)
+        files = FileRecords(self._scanner.fingerprint)
         parts = readers.list_parts(source, space, follow_links, default, files)
         origin = provenance.identify_source(source, space)
         parse, apply, now = self._scanner.parse_row, self._commits.apply, self.reader.now()

@@ -13,8 +13,8 @@ import knowloom
 from knowloom import Item
 from knowloom.engine import Engine
 from knowloom.loading import provenance, readers
-from knowloom.loading.file_records import FileRecords
 from knowloom.loading.loader import Loader
+from knowloom.loading.sources.file_records import FileRecords
 
 PAGES = ("a.md", "b.md", "c.md", "d.rst", "e.txt")
 

@@ -11,9 +11,9 @@ from knowloom.loading import discovery, document_parser, sections
 from knowloom.loading.discovery import SourceFile
 from knowloom.loading.document_links import LinkTable
 from knowloom.loading.file_formats import FileFormat
-from knowloom.loading.file_records import FileRecords
 from knowloom.loading.sections import DocumentRow, DocumentRows
 from knowloom.loading.source_rows import SourceRow
+from knowloom.loading.sources.file_records import FileRecords
 from knowloom.report import Skipped
 
 

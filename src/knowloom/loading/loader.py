@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from knowloom import codec
 from knowloom.loading import diff, provenance, three_layer
-from knowloom.loading.file_records import FileRecords
 from knowloom.loading.provenance import Claim, Claims
 from knowloom.loading.source_rows import SeenItems, SourcePart, SourceRow
+from knowloom.loading.sources.file_records import FileRecords
 from knowloom.model import Edge, EdgeKey, Item, Key, Kind
 from knowloom.ports import PROVENANCE_SPACE, Batch, Progress, Stores
 from knowloom.report import FileCount, Report, Skipped, add_counts

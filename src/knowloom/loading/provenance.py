@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from knowloom import codec
-from knowloom.loading.file_records import FileRecord
 from knowloom.loading.source_rows import NamedBytes
+from knowloom.loading.sources.file_records import FileRecord
 from knowloom.loading.sources.web_source import WebPages
 from knowloom.model import Edge, EdgeKey, Filter, Item, Key, Kind
 from knowloom.ports import PROVENANCE_SPACE, Stores

@@ -16,9 +16,9 @@ from knowloom.loading import discovery, document_reader, json_rows
 from knowloom.loading.discovery import SourceFile
 from knowloom.loading.document_links import LinkTable
 from knowloom.loading.file_formats import formats_by_suffix, missing_packages
-from knowloom.loading.file_records import FileRecords
 from knowloom.loading.json_rows import ROW_READERS
 from knowloom.loading.source_rows import NamedBytes, SourcePart, SourceRow
+from knowloom.loading.sources.file_records import FileRecords
 from knowloom.loading.sources.web_source import WebPages
 from knowloom.report import Skipped
 
