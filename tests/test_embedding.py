@@ -391,13 +391,15 @@ class TestPassageSize:
             assert counts[0] > 3 and counts[1:] == [0, 0]
             assert kb.maintenance.stats().without_vector == 0
 
-    def test_words_and_vectors_of_different_sizes_are_a_conflict_until_a_reindex(self, tmp_path):
+    def test_a_layer_of_another_passage_size_follows_the_store_of_the_items(self, tmp_path):
         roles = {"words": f"{tmp_path}/w.db"}
         with knowloom.open(f"{tmp_path}/w.db", embedder=None, passage_size=300):
             pass
         with knowloom.open(f"{tmp_path}/k.db", embedder=AxisEmbedder(), **roles) as kb:
-            (problem,) = kb.add(node("a", "refund money. " * 100)).problems
-            assert "the words are of passages of 300 characters, the vectors of 800" in problem
-            assert any("300 characters" in problem for problem in kb.verify())
+            assert kb.add(node("a", "refund money. " * 100)).problems == ()
+            assert kb.search("refund", spaces=["s"]).degraded == () and kb.verify() == []
+        with knowloom.open(f"{tmp_path}/w.db", embedder=None) as words:
+            assert words._stores.words.passage_size() == 800
+        with knowloom.open(f"{tmp_path}/k.db", embedder=AxisEmbedder(), **roles) as kb:
             assert kb.reindex(passage_size=500) == 1 and kb.verify() == []
             assert len(kb.search("refund", spaces=["s"])[0].passages) > 1

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knowloom
-from knowloom import (
-    Kind,
-)
+from knowloom import Kind
+from knowloom.ports import PROVENANCE_SPACE
 
 
 def test_explain_reveals_no_text_of_another_space(refund_kb):
@@ -26,10 +25,7 @@ def test_explain_does_not_reveal_provenance_items(kb, tmp_path):
     (tmp_path / "s.jsonl").write_text('{"id": "a", "text": "refund"}')
     kb.load(tmp_path)
     page = next(
-        item.id
-        for item in kb._stores.items.find(
-            knowloom.model.Filter((knowloom.validation.PROVENANCE_SPACE,)), 10
-        )
+        item.id for item in kb._stores.items.find(knowloom.model.Filter((PROVENANCE_SPACE,)), 10)
     )
     (omission,) = [
         candidate

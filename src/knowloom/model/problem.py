@@ -41,6 +41,7 @@ PROBLEM_CODES: Mapping[str, tuple[Severity, str]] = {
     "strategy_failed": (_FAILURE, "a strategy of the assembler raised an exception"),
     "required_left_out": (_FAILURE, "nothing of a required strategy fits the budget"),
     "timeout": (_FAILURE, "a strategy or a service did not answer in time"),
+    "deadline": (_FAILURE, "the request took longer than the server allows"),
     "invalid_axiom": (_FAILURE, "a stored rule cannot be used"),
     "error": (_FAILURE, "any other error"),
     "vectors_pending": (_NOTICE, "some items are not embedded yet: they are found by words only"),

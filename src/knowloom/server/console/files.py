@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -57,7 +56,7 @@ def _load_file(request: Request, space: str, file: FileBody, embed: bool) -> Rep
     path = _clean_path(file.path)
     try:
         data = base64.b64decode(file.content, validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error, or characters beyond ASCII
         raise Invalid(f"content of {file.path!r} is not base64") from None
     suffix = PurePosixPath(path).suffix.lower()
     # Rows name their spaces themselves: here nothing would check them against the key.

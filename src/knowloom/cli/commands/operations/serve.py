@@ -17,7 +17,6 @@ from knowloom import codec
 from knowloom.cli.options import examples, repeated, where_option
 from knowloom.cli.program import Command, Group
 from knowloom.cli.session import Session
-from knowloom.commit import LOCAL
 from knowloom.errors import Invalid, KnowloomError, MissingExtra
 from knowloom.files import store_file
 from knowloom.filters.condition_json import where_to_json
@@ -337,6 +336,7 @@ def _open_keyring(session: Session, path: str | None) -> closing[Keyring]:
 
 def _audit_log(session: Session) -> KeyLog:
     """Return the log of changes of a key file: the audit log of the knowledge, once it exists."""
+    from knowloom.commit import LOCAL
     from knowloom.registry import open_store
 
     def log(at: datetime, action: str, id: str) -> None:
