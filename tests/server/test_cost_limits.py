@@ -170,9 +170,9 @@ class TestKeys:
             knowloom.open(str(store_file), embedder=None) as kb,
             serve_app(kb, keyring) as client,
         ):
-            assert client.get("/api/spaces").status_code == 200
+            assert client.get("/api/key").json()["open"]
             secret = create_secret(Keyring(file))
             assert client.get("/api/spaces").status_code == 401
-            assert client.get("/api/spaces", headers=bearer(secret)).status_code == 200
+            assert not client.get("/api/key", headers=bearer(secret)).json()["open"]
             file.unlink()
             assert client.get("/api/spaces").status_code == 401

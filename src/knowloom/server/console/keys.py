@@ -40,8 +40,9 @@ class KeyRequest(RequestModel):
 def own_key(request: Request) -> JSONResponse:
     """Return the role and the spaces of the key of this request, and if the server has keys."""
     key = get_key(request)
-    open_server = request.app.state.keyring is None
-    return JSONResponse(key_to_json(key) | {"filtered": bool(key.where), "open": open_server})
+    keyring = request.app.state.keyring
+    is_open = keyring is None or keyring.is_open()
+    return JSONResponse(key_to_json(key) | {"filtered": bool(key.where), "open": is_open})
 
 
 @router.get("/keys")

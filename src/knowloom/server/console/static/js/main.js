@@ -28,6 +28,7 @@ function drawNavigation(current) {
     .map(([name, view]) => h("a", { href: `#/${name}`, "aria-current": name === current ? "page" : null },
       icon(name), view.title));
   fill(document.getElementById("nav"), links);
+  document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   const rights = session.rights;
   const who = rights && (rights.open ? "open server" : `${rights.name} · ${rights.role}`);
   fill(document.getElementById("rail-foot"),
