@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
-from knowloom.stores.sqlite import postings, rows, search, space_view, vector_search
 from knowloom.stores.sqlite.store import SqliteStore
-from knowloom.stores.sqlite.writing import writer
 from sqlite_files import temporary_folder
+
+SQLITE = "knowloom.stores.sqlite."
 
 
 @pytest.fixture
@@ -29,9 +31,9 @@ def sqlite(path: str) -> Iterator[SqliteStore]:
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits so low that a few items cross them all."""
-    monkeypatch.setattr(postings, "DELTA_LIMIT", 4)
-    monkeypatch.setattr(search, "SMALL_RESULT", 3)
-    for module in (rows, space_view, vector_search, writer):
-        monkeypatch.setattr(module, "CHUNK", 8)
-    for module in (space_view, postings):
-        monkeypatch.setattr(module, "BLOCK", 4)
+    limits = {"DELTA_LIMIT": 4, "SMALL_RESULT": 3, "CHUNK": 8, "BLOCK": 4}
+    # In every module that imports the name: files have one layout for all of them.
+    modules = [sys.modules[name] for name in sys.modules if name.startswith(SQLITE)]
+    for module, (name, limit) in product(modules, limits.items()):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, limit)

@@ -33,7 +33,7 @@ MAX_CACHED_CHARACTERS = 300
 _WORD = re.compile(r"[^\W_]+")
 # The places where the parts of a name such as `ignoreHTTPErrors` meet; `URLs` is one word.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
-_HAS_HUMP = re2.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")  # 15 times as fast as `re`
+_HAS_HUMP = re2.compile(rb"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")  # 15 times as fast as `re`
 _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation.replace("'", ""), " "))
 _MIN_PART = 2  # characters of a part of a name that is a term of its own
 # Vowels of Indic scripts and other marks belong to words, which Python's \w does not match.
@@ -98,7 +98,8 @@ def fold_words(text: str) -> str:
 
 
 def has_camel_case(text: str) -> bool:
-    return _HAS_HUMP.search(text) is not None
+    # RE2 itself would refuse the lone surrogates that a text may contain.
+    return _HAS_HUMP.search(text.encode(errors="surrogatepass")) is not None
 
 
 def split_camel_case(word: str) -> list[str]:
