@@ -107,7 +107,12 @@ if TYPE_CHECKING:  # the same names as in _HOMES
     from knowloom.evaluation.questions import Question as Question
     from knowloom.evaluation.results import Evaluation as Evaluation
     from knowloom.evaluation.tune import Tuning as Tuning, tune as tune
-    from knowloom.factory import open as open, repair as repair, restore as restore
+    from knowloom.factory import (
+        copy as copy,
+        open as open,
+        repair as repair,
+        restore as restore,
+    )
     from knowloom.history import Rollback as Rollback, State as State, Step as Step
     from knowloom.integrations.haystack import HaystackRetriever as HaystackRetriever
     from knowloom.integrations.llamaindex import LlamaIndexRetriever as LlamaIndexRetriever
@@ -139,6 +144,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         RecordedBackup as RecordedBackup,
         Restored as Restored,
     )
+    from knowloom.operations.copying import Copied as Copied, CopiedSpace as CopiedSpace
     from knowloom.operations.export import Exported as Exported
     from knowloom.operations.purging import Purged as Purged
     from knowloom.ports import AuditEntry as AuditEntry, Salvaged as Salvaged
@@ -200,7 +206,7 @@ _HOMES = {
     "knowloom.evaluation.questions": "Question",
     "knowloom.evaluation.results": "Evaluation",
     "knowloom.evaluation.tune": "Tuning tune",
-    "knowloom.factory": "open repair restore",
+    "knowloom.factory": "copy open repair restore",
     "knowloom.history": "Rollback State Step",
     "knowloom.integrations.haystack": "HaystackRetriever",
     "knowloom.integrations.llamaindex": "LlamaIndexRetriever",
@@ -211,6 +217,7 @@ _HOMES = {
         "Citation ItemCondition Context ContextFormat Edge Fragment Hit Item Kind LeftOut Problem"
     ),
     "knowloom.operations.backups": "Backup RecordedBackup Restored",
+    "knowloom.operations.copying": "Copied CopiedSpace",
     "knowloom.operations.export": "Exported",
     "knowloom.operations.purging": "Purged",
     "knowloom.ports": "AuditEntry Salvaged",

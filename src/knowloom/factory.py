@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
@@ -14,11 +14,21 @@ from knowloom.caching import Caching
 from knowloom.embedders.queries import QUERY_TIMEOUT_S
 from knowloom.embedding import PassageSizing
 from knowloom.engine import Engine
-from knowloom.errors import Conflict, Invalid, NotFound, Unavailable
+from knowloom.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unavailable,
+    hide_secrets,
+    unknown_name,
+    unknown_space,
+)
 from knowloom.files import KEYS_SUFFIX, RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
 from knowloom.operations.backups import Restored, write_keys
-from knowloom.ports import Embedder, NameFinder, Reranker, Salvaged, Stores
+from knowloom.operations.copying import Copied, CopyPlan, copy_stores
+from knowloom.ports import HIDDEN_SPACES, Embedder, NameFinder, Progress, Reranker, Salvaged, Stores
 from knowloom.recipes import Agent
 from knowloom.registry import (
     load_restorer,
@@ -36,10 +46,16 @@ from knowloom.validation import (
     validate_bool,
     validate_fraction,
     validate_int,
+    validate_names,
     validate_positive,
 )
 
 log = logging.getLogger(__name__)
+
+STORE = "store"
+LAYERS = ("metadata", "words", "vectors", "graph")
+
+Setup = str | Path | Mapping[str, str] | Engine
 
 
 def open(
@@ -87,6 +103,33 @@ def open(
         query_timeout_s=validate_positive("query_timeout_s", query_timeout_s),
         reranking=reranking,
     )
+
+
+def copy(
+    source: Setup,
+    target: Setup,
+    *,
+    spaces: Sequence[str] | None = None,
+    history: bool = True,
+    progress: Progress | None = None,
+) -> Copied:
+    """Copy knowledge to other stores: items, edges, vectors and the history, verified by digests.
+
+    Each side is a path or URL, a dict of URLs (`store`, and `metadata`, `words`, `vectors`, `graph`
+    if they are elsewhere), or an open engine. An interrupted copy is continued by the next one, and
+    what the target has is not written again. A target with other knowledge in one of the `spaces`
+    (None: all) is refused.
+    """
+    validate_bool("history", history)
+    names = None if spaces is None else validate_names("spaces", spaces)
+    _check_distinct(source, target)
+    with _open_setup(source, must_exist=True) as origin, _open_setup(target) as copies:
+        if origin.items is copies.items:
+            raise Invalid("the source and the target are the same store")
+        plan = _plan_copy(origin, names, history, _describe_setup(source))
+        return copy_stores(
+            origin, copies, plan, lambda: datetime.now(UTC), open_name_finder, progress
+        )
 
 
 def restore(
@@ -172,3 +215,68 @@ def _resolve_caching(cache: str | Path | Caching) -> Caching:
     if not isinstance(cache, str | PurePath | Caching):
         raise Invalid(f"cache must be a path or a Caching, got {cache!r}")
     return cache if isinstance(cache, Caching) else Caching(path=str(cache))
+
+
+# Set-ups to copy
+
+
+def _plan_copy(source: Stores, names: Sequence[str] | None, history: bool, origin: str) -> CopyPlan:
+    stored = [info.name for info in source.items.spaces() if info.name not in HIDDEN_SPACES]
+    for name in names or ():
+        if name not in stored:
+            raise unknown_space(name, stored)
+    selected = stored if names is None else dict.fromkeys(names)
+    return CopyPlan(tuple(selected), names is None, history, origin)
+
+
+def _urls(setup: Setup) -> dict[str, str]:
+    """Return the URLs of a set-up by role; none for an engine, whose stores are open."""
+    if isinstance(setup, Engine):
+        return {}
+    if isinstance(setup, str | PurePath):
+        return {STORE: str(setup)}
+    if not isinstance(setup, Mapping) or STORE not in setup:
+        rule = f"a path, a URL, a dict with {STORE!r} and layers, or an Engine"
+        raise Invalid(f"knowledge to copy must be {rule}, got {setup!r}")
+    for role in setup:
+        if role not in (STORE, *LAYERS):
+            raise unknown_name("role", role, (STORE, *LAYERS))
+    return {role: str(url) for role, url in setup.items() if url}
+
+
+def _describe_setup(setup: Setup) -> str:
+    return "another engine" if isinstance(setup, Engine) else hide_secrets(_urls(setup)[STORE])
+
+
+def _check_distinct(source: Setup, target: Setup) -> None:
+    """Refuse a target that has a store in common with the source."""
+    places = {_place(url): url for url in _urls(source).values()}
+    for url in _urls(target).values():
+        if _place(url) in places and not url.startswith("memory:"):
+            raise Invalid(f"the source and the target have {hide_secrets(url)!r} in common")
+
+
+def _place(url: str) -> str:
+    file = store_file(url)
+    return url if file is None else str(file.resolve())
+
+
+@contextmanager
+def _open_setup(setup: Setup, *, must_exist: bool = False) -> Iterator[Stores]:
+    """Open the stores until the end of the block; those of an engine stay open."""
+    if isinstance(setup, Engine):
+        if setup.reader.is_restricted:
+            raise Forbidden("a restricted engine cannot be copied: it sees a part of the store")
+        yield setup.reader.stores
+        return
+    layers = _urls(setup)
+    url = layers.pop(STORE)
+    file = store_file(url)
+    if must_exist and file is not None and not file.is_file():
+        raise NotFound(f"no file {str(file)!r}", "no_file")
+    stores = open_stores(url, layers)
+    try:
+        yield stores
+    finally:
+        for store in stores.unique():
+            store.close()

@@ -21,6 +21,7 @@ from knowloom.cli.commands.contexts import (
 from knowloom.cli.commands.evaluation import evaluate, tune
 from knowloom.cli.commands.knowledge import axioms, history, ingest, items, links, load
 from knowloom.cli.commands.operations import (
+    copy,
     maintenance,
     mcp,
     repair,
@@ -69,7 +70,7 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Operations": (
         *(settings.init, settings.show_config, settings.completion),
         *(maintenance.stats, maintenance.verify, maintenance.embed, maintenance.reindex),
-        *(upkeep.backup, repair.repair, upkeep.purge, upkeep.retention, upkeep.audit),
+        *(upkeep.backup, copy.copy, repair.repair, upkeep.purge, upkeep.retention, upkeep.audit),
         *(maintenance.models, mcp.mcp, serve.serve, web_console.console, serve.keys),
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from knowloom import codec
@@ -13,6 +14,7 @@ if TYPE_CHECKING:  # the command line loads this module at startup, without the 
     from collections.abc import Sequence
 
     from knowloom.operations.backups import Backup, RecordedBackup, Restored
+    from knowloom.operations.copying import Copied
     from knowloom.operations.purging import Purged
 
 
@@ -50,6 +52,14 @@ def backups_from_json(row: JsonObject) -> list[RecordedBackup]:
         RecordedBackup(entry["path"], codec.text_to_time(entry["at"]), entry["exists"])
         for entry in row["backups"]
     ]
+
+
+def copied_to_json(copied: Copied) -> JsonObject:
+    return {
+        "spaces": [asdict(space) for space in copied.spaces],
+        "written": copied.written,
+        "problems": list(copied.problems),
+    }
 
 
 def restored_to_json(restored: Restored) -> JsonObject:

@@ -66,6 +66,7 @@ class CompositeStore:
     ) -> None:
         self._primary = primary
         self._metadata = metadata
+        self.splits_profiles = metadata is not None  # they are in a store of their own
         self._graph = graph
         self._items = ItemLayers(primary, metadata)
         self._layers = wrap_layers(primary, words, vectors, graph)
