@@ -54,7 +54,7 @@ def url_of(server: Server, schema: str = SCHEMA) -> str:
 def empty_store(server: Server) -> Iterator[PostgresqlStore]:
     """Yield a store whose schema has just been emptied: creating one takes ten times as long."""
     store = _idle.pop() if _idle else PostgresqlStore.open(url_of(server))
-    execute(server, f"SET search_path TO {SCHEMA}; {_EMPTY}")
+    execute(server, f"SET search_path TO {SCHEMA}; {EMPTY}")
     yield store
     try:
         store.spaces()
@@ -71,7 +71,7 @@ _TABLES = [
     "api_key",
 ]
 _META = MIGRATIONS[0][MIGRATIONS[0].index("INSERT INTO meta") :].split(";")[0]
-_EMPTY = (
+EMPTY = (
     "".join(f"DELETE FROM {table};" for table in _TABLES)
     + f"{_META}; UPDATE meta SET value = {len(MIGRATIONS)} WHERE key = 'version'"
 )
