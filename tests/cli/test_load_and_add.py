@@ -44,6 +44,18 @@ class TestLoading:
         assert "+5 more" in run("load rows.jsonl --space s").stdout
         assert len(run_json("load rows.jsonl --space s")["skipped"]) == 25
 
+    def test_files_that_were_skipped_for_the_same_reason_are_one_row(self, tmp_path: Path) -> None:
+        folder = tmp_path / "notes"
+        folder.mkdir()
+        (folder / "a.md").write_text("# A\n\nText.")
+        for number in range(9):
+            (folder / f"{number}.txt").write_text(" ")
+        output = run("load notes").stdout
+        assert "0.txt" in output
+        assert "and 8 more files" in output
+        assert "1.txt" not in output
+        assert len(run_json("load notes")["skipped"]) == 9
+
     def test_the_exit_status_is_1_when_nothing_could_be_stored(self, tmp_path: Path) -> None:
         write_rows(tmp_path, "nonsense")
         result = run("load rows.jsonl --space s")

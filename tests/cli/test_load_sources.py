@@ -7,13 +7,20 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loads import write_files
+from rich.console import Console
 
 from cli_runs import run, run_json
 from knowloom.cli.commands.knowledge.load import Interruption
+from knowloom.cli.console import show_progress
 from knowloom.loading.readers import supported_suffixes
 from knowloom.loading.sources.folder_watch import take_snapshot, watch_changes
 
@@ -37,6 +44,31 @@ class TestStandardInput:
         result = run("load - --space s --name picture.png --no-vectors", stdin="x")
         assert result.exit_code == 1
         assert "unsupported suffix: .png" in result.output
+
+
+class TestWebPages:
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> Iterator[str]:
+        write_files(tmp_path / "site", index_html="<main><p>Cranes lift forty tons.</p></main>")
+        handler = partial(QuietHandler, directory=str(tmp_path / "site"))
+        with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield f"http://127.0.0.1:{server.server_port}/"
+            server.shutdown()
+
+    def test_an_address_needs_no_path(self, url: str) -> None:
+        assert run_json(f"load --web {url} --max-pages 1 --no-vectors")["added"] == 1
+        assert "forty tons" in run("context cranes --max-tokens 100").stdout
+
+    def test_a_load_of_nothing_is_a_usage_error(self) -> None:
+        result = run("load")
+        assert result.exit_code == 2
+        assert "Missing argument 'PATH...'" in result.stderr
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None:
+        return
 
 
 class TestFolders:
@@ -120,3 +152,10 @@ class TestWatching:
             signal.raise_signal(signal.SIGINT)
             reached.append("went on")
         assert reached == ["work is finished"] and signal.getsignal(signal.SIGINT) == before
+
+
+def test_progress_without_a_total_shows_none() -> None:
+    out = StringIO()
+    with show_progress(Console(file=out, force_terminal=True, width=100)) as update:
+        update("items", 2_000, 0)
+    assert "2000/?" in out.getvalue()

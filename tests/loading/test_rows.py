@@ -223,3 +223,25 @@ def test_a_json_file_has_a_limit_and_json_lines_have_none(tmp_path, monkeypatch)
     assert [skip.why for skip in report.skipped] == [
         "must have <= 100 bytes, got 125: split the file"
     ]
+
+
+def test_a_file_of_foreign_rows_is_reported_once(kb, tmp_path):
+    lines = [json.dumps({"level": "info", "message": f"event {n}"}) for n in range(30)]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    (tmp_path / "a.md").write_text("# A\n\nText.")
+    report = kb.load(tmp_path, space="s")
+    assert report.added == 1
+    [skip] = report.skipped
+    assert skip.where.endswith("log.jsonl:1")
+    assert skip.what == "30 rows"
+    assert skip.why.startswith("no row of the file is valid; the first: unknown field 'level'")
+
+
+def test_the_report_of_a_file_with_many_invalid_rows_is_bounded(kb, tmp_path, monkeypatch):
+    monkeypatch.setattr("knowloom.loading.source_rows.MAX_SKIPPED", 40)
+    rows = ['{"id": "a", "text": "x"}', *["nonsense"] * 100]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    report = kb.load(tmp_path / "rows.jsonl", space="s")
+    assert (report.added, len(report.skipped)) == (1, 41)
+    assert report.skipped[-1].what == "60 rows below"
+    assert report.skipped[-1].why == "more than 40 rows of the file are invalid"

@@ -76,7 +76,7 @@ def show_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]
 
         def update(label: str, done: int, total: int) -> None:
             if label not in tasks:
-                tasks[label] = bars.add_task(label)
+                tasks[label] = bars.add_task(label, total=None)  # rich assumes 100
             bars.update(tasks[label], completed=done, total=total or None)
 
         yield update

@@ -32,6 +32,8 @@ from knowloom.text.passages import heading_path
 from knowloom.wire.contexts import INDEX_LABELS, format_score
 from knowloom.wire.knowledge import item_to_json
 
+WHOLE_FILE = "the whole file"  # what was skipped, in reports of loads
+MAX_LISTED_FILES = 3  # with the same reason
 SCORE_WIDTH = 6  # characters of a score's bar
 SNIPPET = 150  # characters of the text below the title of a hit
 
@@ -60,9 +62,21 @@ def _render_skipped(rows: Sequence[Skipped]) -> RenderableType:
     table = create_table(
         ("where", {"overflow": "fold"}), ("what", {"max_width": 30}), ("why", {"overflow": "fold"})
     )
-    for row in rows[:MAX_ROWS]:
-        table.add_row(safe_text(row.where), single_line(row.what), safe_text(row.why))
-    return Padding(Group(table, *hidden_rows(rows, "--json lists all")), (1, 0, 0, 0))
+    groups = _group_files(rows)
+    for group in groups[:MAX_ROWS]:
+        row, others = group[0], len(group) - 1
+        where = f"{row.where}\nand {others:,} more files" if others else row.where
+        table.add_row(safe_text(where), single_line(row.what), safe_text(row.why))
+    return Padding(Group(table, *hidden_rows(groups, "--json lists all")), (1, 0, 0, 0))
+
+
+def _group_files(rows: Sequence[Skipped]) -> list[list[Skipped]]:
+    """Return the rows in order; files that were skipped for the same reason are one group."""
+    groups: dict[object, list[Skipped]] = {}
+    for number, row in enumerate(rows):
+        groups.setdefault(row.why if row.what == WHOLE_FILE else number, []).append(row)
+    large = MAX_LISTED_FILES
+    return [part for g in groups.values() for part in ([g] if len(g) > large else [[r] for r in g])]
 
 
 def render_hits(hits: Sequence[Hit], query: str) -> RenderableType:

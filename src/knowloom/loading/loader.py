@@ -14,7 +14,7 @@ from typing import TypeVar
 from knowloom import codec
 from knowloom.loading import diff, provenance, three_layer
 from knowloom.loading.provenance import Claim, Claims
-from knowloom.loading.source_rows import SeenItems, SourcePart, SourceRow
+from knowloom.loading.source_rows import SeenItems, SkippedRows, SourcePart, SourceRow
 from knowloom.loading.sources.file_records import FileRecords
 from knowloom.model import Edge, EdgeKey, Item, Key, Kind
 from knowloom.ports import PROVENANCE_SPACE, Batch, Progress, Stores
@@ -99,18 +99,20 @@ class Loader:
             if part.is_links and self._keep_edges():
                 continue
             items, skipped = len(self.seen.keys), len(self._skipped)
+            invalid = SkippedRows(is_file=part.files == 1)
             for row in part.rows():
                 value = row if isinstance(row, Skipped) else self.parse(row)
                 if isinstance(value, Skipped):
                     self.failed.add(part.name)
-                    self._skipped.append(value)
+                    invalid.add(value)
                     continue
                 assert isinstance(row, SourceRow)
                 if isinstance(value, Item) and (duplicate := self.seen.add(row, value)):
-                    self._skipped.append(duplicate)
+                    invalid.add(duplicate)
                 else:
-                    self._is_parsed = True
+                    self._is_parsed = invalid.has_valid = True
                     yield ParsedRow(value, row, row.part or part.name)
+            self._skipped += invalid.summarise()
             if part.name in self.files.unchanged:
                 self._keep_file(part.name)
             elif len(self._skipped) > skipped:

@@ -11,6 +11,9 @@ from knowloom.errors import KnowloomError
 from knowloom.model import Edge, Item, Key, Kind
 from knowloom.report import Skipped
 
+MAX_SKIPPED = 1_000  # rows of one file that are reported each
+MAX_INVALID = 20  # and of a file without any valid row, such as the log of another program
+
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
@@ -44,6 +47,32 @@ class NamedBytes:
 
     name: str
     raw: bytes
+
+
+@dataclass(slots=True)
+class SkippedRows:
+    """The skipped rows of a source; of a file the first of them, and the number of all."""
+
+    is_file: bool
+    rows: list[Skipped] = field(default_factory=list)
+    count: int = 0
+    has_valid: bool = False  # the file has other rows
+
+    def add(self, row: Skipped) -> None:
+        self.count += 1
+        if not self.is_file or len(self.rows) < MAX_SKIPPED:
+            self.rows.append(row)
+
+    def summarise(self) -> list[Skipped]:
+        """Return the rows to report: those of a file without any valid one as one."""
+        if self.is_file and self.count > MAX_INVALID and not self.has_valid:
+            first = self.rows[0]
+            reason = f"no row of the file is valid; the first: {first.why}"
+            return [Skipped(first.where, f"{self.count:,} rows", reason)]
+        if rest := self.count - len(self.rows):
+            reason = f"more than {MAX_SKIPPED:,} rows of the file are invalid"
+            return [*self.rows, Skipped(self.rows[-1].where, f"{rest:,} rows below", reason)]
+        return self.rows
 
 
 @dataclass(slots=True)

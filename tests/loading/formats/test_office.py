@@ -78,6 +78,27 @@ class TestWord:
         with pytest.raises(Invalid, match="must unpack to <= 500,000,000 bytes"):
             word_documents.parse(out.getvalue(), "bomb.docx")
 
+    def test_archives_of_too_many_files_are_refused(self) -> None:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            for number in range(20_001):
+                archive.writestr(f"{number}", b"")
+        with pytest.raises(Invalid, match="must have <= 20,000 files inside, got 20,001"):
+            word_documents.parse(out.getvalue(), "many.docx")
+
+    def test_the_strict_variant_is_refused_by_name(self) -> None:
+        office = b"http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+        strict = b"http://purl.oclc.org/ooxml/officeDocument/relationships"
+        out = io.BytesIO()
+        with (
+            zipfile.ZipFile(io.BytesIO(document_samples.word_document())) as usual,
+            zipfile.ZipFile(out, "w") as archive,
+        ):
+            for name in usual.namelist():
+                archive.writestr(name, usual.read(name).replace(office, strict))
+        with pytest.raises(Invalid, match=r"^Strict Open XML: save it as Word Document \(.docx\)"):
+            word_documents.parse(out.getvalue(), "a.docx")
+
     @pytest.mark.parametrize(
         ("raw", "message"),
         [

@@ -27,8 +27,9 @@ def check_archive(raw: bytes) -> None:
     except (zipfile.BadZipFile, ValueError, OSError) as error:
         raise Invalid(f"truncated or broken: {error}") from None
     unpacked = sum(entry.file_size for entry in entries)
-    if len(entries) > MAX_FILES or unpacked > MAX_UNPACKED:
-        size = f"{len(entries):,} files with {unpacked:,} bytes"
-        raise Invalid(f"must unpack to <= {MAX_UNPACKED:,} bytes, got {size}")
+    if len(entries) > MAX_FILES:
+        raise Invalid(f"must have <= {MAX_FILES:,} files inside, got {len(entries):,}")
+    if unpacked > MAX_UNPACKED:
+        raise Invalid(f"must unpack to <= {MAX_UNPACKED:,} bytes, got {unpacked:,}")
     if any(entry.flag_bits & 1 for entry in entries):
         raise Invalid("encrypted: save it without a password")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
 from typing import Any
 from xml.etree.ElementTree import ParseError
-from zipfile import BadZipFile
 
 import docx
 from docx.opc.exceptions import PackageNotFoundError
@@ -17,18 +17,13 @@ from knowloom.loading.formats.archives import check_archive
 from knowloom.loading.formats.tables import format_table
 from knowloom.loading.parsed_documents import DocumentBuilder, ParsedDocument
 
+_STRICT = b"http://purl.oclc.org/ooxml/"
 _HEADING = re.compile(r"(?:heading|überschrift|titre|título) ?([1-9])", re.I)
 
 
 def parse(raw: bytes, name: str) -> ParsedDocument:
     """Return the text of a document; places are the numbers of its paragraphs and tables."""
-    check_archive(raw)
-    if not raw.startswith(b"PK"):
-        raise Invalid("not DOCX: it is no ZIP archive; save an old .doc as .docx")
-    try:
-        document = docx.Document(io.BytesIO(raw))
-    except (PackageNotFoundError, BadZipFile, KeyError, ValueError, ParseError) as error:
-        raise Invalid(f"not DOCX: {error}") from None
+    document = _open(raw)
     builder = DocumentBuilder("paragraph")
     for number, block in enumerate(document.iter_inner_content(), 1):
         if isinstance(block, Table):
@@ -45,6 +40,25 @@ def parse(raw: bytes, name: str) -> ParsedDocument:
     }
     fields = {("topic" if name == "subject" else name): value for name, value in fields.items()}
     return builder.build(_find_title(document) or (properties.title or "").strip(), fields)
+
+
+def _open(raw: bytes) -> Any:
+    check_archive(raw)
+    if not raw.startswith(b"PK"):
+        raise Invalid("not DOCX: it is no ZIP archive; save an old .doc as .docx")
+    try:
+        return docx.Document(io.BytesIO(raw))
+    except (PackageNotFoundError, zipfile.BadZipFile, KeyError, ValueError, ParseError) as error:
+        if _is_strict(raw):
+            raise Invalid("Strict Open XML: save it as Word Document (.docx)") from None
+        detail = error.args[0] if error.args else error  # str() of a KeyError has quotes
+        raise Invalid(f"not DOCX: {detail}") from None
+
+
+def _is_strict(raw: bytes) -> bool:
+    """Return True for the strict variant of the format, whose namespaces python-docx lacks."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        return "_rels/.rels" in archive.namelist() and _STRICT in archive.read("_rels/.rels")
 
 
 def _find_title(document: Any) -> str:

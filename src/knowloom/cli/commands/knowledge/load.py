@@ -69,12 +69,12 @@ STEP_S = 0.1  # until an interruption is noticed
 @click.pass_obj
 def load(
     session: Session,
-    paths: Sequence[str],
     keep: bool,
     follow_links: bool,
     watch: bool,
     name: str,
     no_vectors: bool,
+    paths: Sequence[str] = (),
     urls: Sequence[str] = (),
     max_pages: int | None = None,
     space: str | None = None,
