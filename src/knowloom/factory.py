@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
@@ -28,15 +28,26 @@ from knowloom.files import KEYS_SUFFIX, RECORDS_SUFFIX, sibling_path, store_file
 from knowloom.linking.name_finders import BUILTIN, FinderResolver
 from knowloom.operations.backups import Restored, write_keys
 from knowloom.operations.copying import Copied, CopyPlan, copy_stores
-from knowloom.ports import HIDDEN_SPACES, Embedder, NameFinder, Progress, Reranker, Salvaged, Stores
+from knowloom.ports import (
+    HIDDEN_SPACES,
+    BackupHeader,
+    Embedder,
+    NameFinder,
+    Progress,
+    Reranker,
+    Salvaged,
+    Stores,
+)
 from knowloom.recipes import Agent
 from knowloom.registry import (
+    check_roles,
     load_restorer,
     open_name_finder,
     open_stores,
     resolve_embedder,
     resolve_name_finder,
     resolve_reranker,
+    unpack_profiles,
 )
 from knowloom.rerankers.guard import TIMEOUT_S, RerankGuard
 from knowloom.retrieval.reranking import LIMIT, MAX_LIMIT, WEIGHT, Reranking
@@ -138,26 +149,66 @@ def restore(
     *,
     overwrite: bool = False,
     keys: str | Path | None = None,
+    **roles: str,
 ) -> Restored:
     """Restore a backup to a file: items, vectors, edges, history, and API keys if it has them.
 
     The backup is verified first. Existing files are replaced only with `overwrite`, and the
     knowledge only if no process has it open. `keys` is the file of the keys, by default the one
-    beside the knowledge.
+    beside the knowledge. A backup of several stores is restored to several: name them as in `open`.
     """
-    source, where = Path(backup), str(url)
+    source, where = Path(backup), roles.pop("items", str(url))
     adapter, target = load_restorer(where), store_file(where)
     if target is None:
         raise Invalid(f"a backup can be restored to a file only, got {where!r}", "unsupported")
-    header = adapter.read_backup(source)
+    check_roles(where, roles)
+    header, is_allowed = adapter.read_backup(source), validate_bool("overwrite", overwrite)
     key_file = sibling_path(where, KEYS_SUFFIX) if keys is None else Path(keys)
-    if "keys" in header.files and key_file.exists() and not overwrite:
+    if "keys" in header.files and key_file.exists() and not is_allowed:
         raise Conflict(f"{str(key_file)!r} exists: pass overwrite to replace it", "exists")
-    adapter.restore(source, target, validate_bool("overwrite", overwrite))
-    if "keys" not in header.files:
-        return Restored(str(target), header.at)
-    write_keys(key_file, header.files["keys"])
-    return Restored(str(target), header.at, str(key_file))
+    with _unpack_profiles(header, source, roles, is_allowed):
+        adapter.restore(source, target, is_allowed)
+    if "keys" in header.files:
+        write_keys(key_file, header.files["keys"])
+    written = str(key_file) if "keys" in header.files else ""
+    metadata, problems = roles.get("metadata", ""), _rewrite_layers(where, roles)
+    return Restored(str(target), header.at, written, metadata, problems)
+
+
+def _unpack_profiles(
+    header: BackupHeader, backup: Path, roles: Mapping[str, str], overwrite: bool
+) -> AbstractContextManager[None]:
+    """Return a block at whose end the profiles are restored, if they have a store of their own."""
+    has_profiles = "metadata" in header.files
+    if has_profiles and "metadata" not in roles:
+        raise Invalid(
+            f"the backup {str(backup)!r} has profiles of a store of their own: name the store to "
+            "restore them to as metadata",
+            "metadata",
+        )
+    if "metadata" in roles and not has_profiles:
+        raise Invalid(
+            f"the backup {str(backup)!r} has no profiles of a store of their own: restore it "
+            "without metadata",
+            "metadata",
+        )
+    if not has_profiles:
+        return nullcontext()
+    return unpack_profiles(header.files["metadata"], roles["metadata"], overwrite)
+
+
+def _rewrite_layers(url: str, roles: Mapping[str, str]) -> tuple[str, ...]:
+    """Write the layers anew after a restore; return the reasons why some could not be."""
+    if not roles.keys() - {"metadata"}:
+        return ()
+    stores = open_stores(url, roles)
+    with closing(stores.items):
+        try:
+            if stores.composite is not None:
+                stores.composite.repair(datetime.now(UTC))
+        except (Unavailable, Conflict) as error:
+            return (f"a layer could not be written anew, run reindex: {error}",)
+    return ()
 
 
 def repair(damaged: str | Path, to: str | Path) -> Salvaged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -80,6 +80,14 @@ def open_stores(url: str, roles: Mapping[str, str]) -> Stores:
     return Stores(composite, composite, composite, composite, composite)
 
 
+def check_roles(url: str, roles: Mapping[str, str]) -> None:
+    """Raise Invalid for roles that cannot be opened together."""
+    for role, store_url in _resolve_urls(url, roles).items():
+        if role not in (supported := getattr(_find_adapter(store_url), "ROLES", ROLES)):
+            names = ", ".join(supported)
+            raise Invalid(f"{hide_secrets(store_url)!r} cannot store {role}; it supports: {names}")
+
+
 def _resolve_urls(url: str, roles: Mapping[str, str]) -> dict[str, str]:
     for role in roles:
         if role not in ROLES:
@@ -100,17 +108,22 @@ def _resolve_urls(url: str, roles: Mapping[str, str]) -> dict[str, str]:
 
 def open_store(url: str, roles: Sequence[str] = ()) -> Any:
     """Open "knowledge.db", "sqlite:///path", "memory:" or a scheme of a plug-in for these roles."""
-    scheme, path = _split_scheme(url)
-    # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
-    if scheme == "sqlite" and not path.removeprefix("///").strip():
-        raise invalid_store_url(url)
-    adapter = _find_adapter(url)
+    path, adapter = _find_path(url), _find_adapter(url)
     supported = getattr(adapter, "ROLES", ROLES)
     for role in roles:
         if role not in supported:
             shown, roles = hide_secrets(url), ", ".join(supported)
             raise Invalid(f"{shown!r} cannot store {role}; it supports: {roles}")
-    return adapter.open(path.removeprefix("///" if scheme == "sqlite" else "//"))
+    return adapter.open(path)
+
+
+def _find_path(url: str) -> str:
+    """Return the URL without its scheme."""
+    scheme, path = _split_scheme(url)
+    # As elsewhere: sqlite:///relative.db and sqlite:////absolute.db
+    if scheme == "sqlite" and not path.removeprefix("///").strip():
+        raise invalid_store_url(url)
+    return path.removeprefix("///" if scheme == "sqlite" else "//")
 
 
 def has_key_table(url: str) -> bool:
@@ -145,6 +158,19 @@ def load_restorer(url: str) -> Any:
             f"a backup can be restored to an SQLite file only, got {url!r}", "unsupported"
         )
     return adapter
+
+
+def unpack_profiles(data: bytes, url: str, overwrite: bool) -> AbstractContextManager[None]:
+    """Return a block at whose end the profiles of a backup are restored to this URL."""
+    adapter = _find_adapter(url)
+    if not hasattr(adapter, "unpack"):
+        raise Invalid(
+            f"profiles can be restored to an SQLite file or a folder (file:), got "
+            f"{hide_secrets(url)!r}",
+            "unsupported",
+        )
+    block: AbstractContextManager[None] = adapter.unpack(data, _find_path(url), overwrite)
+    return block
 
 
 def resolve_embedder(

@@ -216,15 +216,14 @@ def test_changed_keys_in_a_backup_are_noticed(kb: Engine, path: Path, tmp_path: 
 
 
 def test_stores_without_one_file_refuse_with_their_part(tmp_path: Path) -> None:
-    parts = {"metadata": f"file:{tmp_path}/profiles"}
     with (
         knowloom.open("memory:", embedder=None) as kb,
         pytest.raises(Invalid, match="'memory:' is not stored in a file"),
     ):
         kb.maintenance.backup(tmp_path / "x")
     with (
-        knowloom.open(tmp_path / "k.db", embedder=None, **parts) as kb,
-        pytest.raises(Invalid, match="metadata must be in the same file"),
+        knowloom.open(tmp_path / "k.db", embedder=None, metadata="memory:") as kb,
+        pytest.raises(Invalid, match="profiles of the metadata store: they must be in an SQLite"),
     ):
         kb.maintenance.backup(tmp_path / "x")
     with pytest.raises(Invalid, match="SQLite file only, got 'memory:'"):

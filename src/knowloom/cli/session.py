@@ -133,7 +133,11 @@ class Session:
 
     def urls(self) -> list[str]:
         """Return the URL of every store in use, the main one first."""
-        return [self.url(), *self._part_urls(self.settings()).values()]
+        return [self.url(), *self.roles().values()]
+
+    def roles(self) -> dict[str, str]:
+        """Return the stores of the parts that the settings put elsewhere, by role."""
+        return self._part_urls(self.settings())
 
     def llm_settings(self) -> LLMSettings:
         settings = self.settings()

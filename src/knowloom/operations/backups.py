@@ -33,11 +33,16 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The file that was restored, the time of its backup, and the file of the API keys, if any."""
+    """The file that was restored, the time of its backup, and the file of the API keys, if any.
+
+    `problems` are layers that could not be written anew; until they are, the items answer.
+    """
 
     path: str
     at: datetime
     keys: str = ""
+    metadata: str = ""  # the store of the profiles, if they have one of their own
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

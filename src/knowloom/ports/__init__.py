@@ -50,6 +50,8 @@ from knowloom.ports.upkeep import (
     BackupHeader,
     ErasableStore,
     KeyTable,
+    PackableStore,
+    PackedStore,
     Salvaged,
     Upkeep,
 )
@@ -82,6 +84,8 @@ __all__ = [
     "Message",
     "NameFinder",
     "NearestItems",
+    "PackableStore",
+    "PackedStore",
     "Progress",
     "QueryEmbedder",
     "Reranker",

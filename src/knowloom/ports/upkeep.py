@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from knowloom.model import Change, EdgeKey, Key
+from knowloom.model import Change, EdgeKey, Item, Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,18 @@ class BackupHeader:
     at: datetime
     source: str  # the name of the file that was copied
     schema: int
-    files: Mapping[str, bytes]  # copies of other files by role, such as "keys"
+    files: Mapping[str, bytes]  # copies of other files by role: "keys", "metadata"
+    items: tuple[Item, ...] = ()  # to be added to the copy: what its layers must be given
+    elsewhere: tuple[Key, ...] = ()  # items of another store, to which edges may lead
+
+
+@dataclass(frozen=True, slots=True)
+class PackedStore:
+    """A copy of a whole store, its items, and the name of the state that was copied."""
+
+    state: str
+    data: bytes
+    keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +141,19 @@ class Upkeep(ErasableStore, Protocol):
 
         The value is "" for a backup that has it, and a reason for one that cannot be read.
         """
+
+
+class PackableStore(ErasableStore, Protocol):
+    """The administration of a store that can be a part of the backup of another."""
+
+    def state(self) -> str:
+        """Return a text that differs after each write of an item."""
+
+    def pack(self, at: datetime) -> PackedStore:
+        """Return a verified copy of one state, made at this time."""
+
+    def has_packed(self, data: bytes, keys: Sequence[Key]) -> bool:
+        """Return True if such a copy has one of the items, or a state of it."""
 
 
 class KeyTable(Protocol):

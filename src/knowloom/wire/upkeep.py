@@ -67,6 +67,8 @@ def restored_to_json(restored: Restored) -> JsonObject:
         "path": restored.path,
         "at": codec.time_to_text(restored.at),
         "keys": restored.keys or None,
+        "metadata": restored.metadata or None,
+        "problems": list(restored.problems),
     }
 
 

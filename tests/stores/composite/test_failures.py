@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import knowloom
 from knowloom import Edge, Engine, Kind, Unavailable
 from knowloom.ports import Batch, Stores
 from knowloom.stores.composite.store import CompositeStore
@@ -95,3 +96,23 @@ def test_closing_closes_every_store_once_even_if_one_fails() -> None:
     with pytest.raises(Unavailable):
         Engine(use_for_all_roles(composite)).close()
     assert [store.closed for store in stores] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("role", ["words", "vectors", "graph"])
+def test_a_layer_that_is_added_to_stored_items_is_not_trusted_before_it_has_them(
+    tmp_path: Path, role: str
+) -> None:
+    path, layer = tmp_path / "k.db", {role: str(tmp_path / "layer.db")}
+    with knowloom.open(path, embedder=Letters()) as kb:
+        kb.add([node("a", "refund"), node("b")], [Edge("a", "b", space="s")])
+        expected = kb.context("refund", spaces=["s"])
+    with knowloom.open(path, embedder=Letters(), **layer) as kb:
+        context = kb.context("refund", spaces=["s"])
+        assert context.text == expected.text
+        assert (role, "index_pending") in {
+            (problem.part, problem.code) for problem in context.degraded
+        }
+        kb.reindex()
+        repaired = kb.context("refund", spaces=["s"])
+        assert (repaired.text, repaired.degraded) == (expected.text, expected.degraded)
+        assert kb.verify() == []

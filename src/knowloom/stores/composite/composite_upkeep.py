@@ -1,4 +1,8 @@
-"""The administration of several stores: all are purged; they have no common backup."""
+"""The administration of several stores: all are purged, and one backup has what they have.
+
+Layers are no part of it: a copy of the items has all of their content, and the instruction to write
+them anew.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from knowloom.errors import Invalid, Unavailable
 from knowloom.model import Key
@@ -16,6 +20,7 @@ from knowloom.ports import (
     BackupHeader,
     Batch,
     ErasableStore,
+    PackableStore,
     Store,
     Upkeep,
 )
@@ -24,6 +29,9 @@ from knowloom.stores.composite.layers import is_index_layer
 from knowloom.stores.composite.store_layers import unwrap_layer
 
 UNLIMITED = 1_000_000_000  # entries
+LAYERS = ("words", "vectors", "graph")
+MAX_ATTEMPTS = 20  # to copy the profiles while nothing changes them
+MAX_PROFILES = 900_000_000  # bytes: SQLite stores less than 1 GB as one value
 
 
 class CompositeUpkeep:
@@ -107,27 +115,49 @@ class CompositeUpkeep:
         )
 
     def location(self) -> Path:
-        self._refuse()
+        return self._primary.location()
 
     def copy_to(self, path: Path, header: BackupHeader) -> None:
-        self._refuse()
+        """Copy the items, and the profiles as they were at the same moment.
 
-    def _refuse(self) -> NoReturn:
-        roles = " and ".join(self._others)
-        raise Invalid(
-            f"cannot back up several stores at one moment: {roles} must be in the same file as the "
-            "items; export them, or copy all files while nothing writes",
-            "unsupported",
-        )
+        Layers that are in use after a restore are first written anew.
+        """
+        queued = self._delivery.encode(self._delivery.plan(LAYERS, is_complete=True))
+        header = replace(header, items=queued)
+        if "metadata" not in self._others:
+            self._primary.copy_to(path, header)
+            return
+        part = _require_packable(self._others["metadata"])
+        for _ in range(MAX_ATTEMPTS):
+            state = part.state()
+            with self._primary_store.reading():
+                packed = part.pack(header.at)
+                if packed.state == state:  # no profile changed since before the items were read
+                    files = {**header.files, "metadata": _check_size(packed.data)}
+                    complete = replace(header, files=files, elsewhere=packed.keys)
+                    self._primary.copy_to(path, complete)
+                    return
+        raise Unavailable("the profiles change faster than they can be copied", "busy")
 
     def backups(self) -> dict[str, datetime]:
         return self._primary.backups()
 
     def update_backups(self, added: Mapping[str, datetime], removed: Sequence[str]) -> None:
-        self._refuse()
+        self._primary.update_backups(added, removed)
 
     def find_backups_with(self, keys: Sequence[Key], paths: Sequence[str]) -> dict[str, str]:
-        return self._primary.find_backups_with(keys, paths)
+        reasons = self._primary.find_backups_with(keys, paths)
+        if "metadata" in self._others:
+            part = _require_packable(self._others["metadata"])
+            for path in paths:
+                if path not in reasons and self._has_packed(part, path, keys):
+                    reasons[path] = ""
+        return reasons
+
+    def _has_packed(self, part: PackableStore, path: str, keys: Sequence[Key]) -> bool:
+        primary: Any = self._primary  # it wrote the backup, and can thus read it
+        data = primary.read_backup(Path(path)).files.get("metadata")
+        return data is not None and part.has_packed(data, keys)
 
 
 def _purge_part(store: Any, keys: Sequence[Key], at: datetime, actor: str) -> None:
@@ -153,6 +183,28 @@ def _require_upkeep(store: Store, role: str) -> Any:
     if upkeep is None:
         raise Invalid(f"the store of the {role} cannot be administered", "unsupported")
     return upkeep
+
+
+def _require_packable(store: Store) -> PackableStore:
+    upkeep = _find_upkeep(store)
+    if not hasattr(upkeep, "pack"):
+        raise Invalid(
+            "cannot back up the profiles of the metadata store: they must be in an SQLite file or "
+            "in a folder (file:); export them, or use the backup of their database",
+            "unsupported",
+        )
+    part: PackableStore = upkeep  # type: ignore[assignment]
+    return part
+
+
+def _check_size(data: bytes) -> bytes:
+    if len(data) > MAX_PROFILES:
+        raise Invalid(
+            f"the profiles have {len(data):,} bytes, a backup has room for {MAX_PROFILES:,}: "
+            "store them with the items, or export them",
+            "too_large",
+        )
+    return data
 
 
 def _order(entry: AuditEntry) -> tuple[datetime, int]:

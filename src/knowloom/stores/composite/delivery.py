@@ -33,6 +33,8 @@ class Delivery:
         self._lock = Lock()
         self._is_suspect, self._next_try = bool(mirrors), 0.0
         self._paused: dict[str, tuple[float, Unavailable]] = {}  # until when, and why
+        self._complete: set[str] = set()  # layers that had something of all spaces
+        self._announced: set[str] = set()  # new layers for which everything was queued
         self.failures: dict[str, str] = {}  # the last error of each layer that did not take changes
 
     def plan(
@@ -126,6 +128,31 @@ class Delivery:
         ]
         self._is_suspect |= bool(behind)
         return sum(change.size for change in behind)
+
+    def find_gap(self, layer: str, spaces: Sequence[str]) -> Unavailable | None:
+        """Return an error if a layer has not got everything in these spaces."""
+        if behind := self.count_behind(layer, spaces):
+            reason = f"{behind} changes are queued for the {layer}"
+        elif self._queue_new(layer):
+            reason = f"the copy of the {layer} is incomplete, run reindex"
+        else:
+            return None
+        return Unavailable(f"{reason}: the items answered instead", "index_pending")
+
+    def _queue_new(self, layer: str) -> bool:
+        """Queue everything for a layer that was added or emptied; return True if it is one.
+
+        Layers are looked at until they are found complete.
+        """
+        if layer in self._complete:
+            return False
+        if not self._mirrors[layer].is_new():
+            self._complete.add(layer)
+            return False
+        if layer not in self._announced:
+            self.announce(self.plan((layer,), is_complete=True))
+            self._announced.add(layer)
+        return True
 
     def started(self) -> float:
         return self._monotonic()

@@ -44,6 +44,9 @@ class Mirror(Protocol):
     def describe(self) -> list[str]:
         """Report what differs."""
 
+    def is_new(self) -> bool:
+        """Return True for a layer that has nothing of a space, or nothing at all, in the truth."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexMirror:
@@ -112,6 +115,11 @@ class IndexMirror:
             for space, id in page
         ]
 
+    def is_new(self) -> bool:
+        infos = self.truth.spaces()
+        stored = {info.name for info in infos if info.items and info.name not in HIDDEN_SPACES}
+        return bool(stored) and not stored <= set(self.layer.indexed_spaces())
+
 
 @dataclass(frozen=True, slots=True)
 class GraphMirror:
@@ -162,6 +170,10 @@ class GraphMirror:
             for page in self.differences()
             for (space, source), (_, target), type in page
         ]
+
+    def is_new(self) -> bool:
+        names = [info.name for info in self.truth.spaces() if info.edges or info.links]
+        return bool(names) and not self.graph.edges(names, 1)
 
 
 def _scan(store: GraphStore, space: str) -> Iterator[tuple[EdgeKey, Any]]:

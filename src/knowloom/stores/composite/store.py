@@ -123,19 +123,16 @@ class CompositeStore:
         """Ask a layer; the truth instead if the layer fails or has not got all changes."""
         if layer not in self._mirrors:
             return fall_back()
-        error = self._delivery.paused_error(layer)
-        if error is None and (behind := self._delivery.count_behind(layer, spaces)):
-            message = f"{behind} changes are queued for the {layer}: the items answered instead"
-            error = Unavailable(message, "index_pending")
-        started = self._delivery.started()
-        if error is None:
-            try:
+        error, started = self._delivery.paused_error(layer), self._delivery.started()
+        try:
+            error = error or self._delivery.find_gap(layer, spaces)
+            if error is None:
                 return ask()
-            except Unavailable as failure:
-                if failure.code == "closed":
-                    raise
-                self._delivery.note_failure(layer, failure, started)
-                error = failure
+        except Unavailable as failure:
+            if failure.code == "closed":
+                raise
+            self._delivery.note_failure(layer, failure, started)
+            error = failure
         self._items.tolerance.record(layer, error)
         return fall_back()
 

@@ -1,4 +1,4 @@
-"""The administration of a file store: erasure, and its part of the audit log."""
+"""The administration of a file store: erasure, copies, and its part of the audit log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Protocol
 
 from knowloom import codec
 from knowloom.model import Change, Key
-from knowloom.ports import AuditEntry, AuditFilter, Batch
+from knowloom.ports import AuditEntry, AuditFilter, Batch, PackedStore
 from knowloom.ports.upkeep import is_about, select_entries
+from knowloom.stores.file.packing import has_packed_state
 
 
 class LoggedStore(Protocol):
@@ -22,6 +23,8 @@ class LoggedStore(Protocol):
     def erase_states(self, is_chosen: Callable[[Change], bool]) -> int: ...
 
     def read_log(self) -> list[Change]: ...
+
+    def pack(self) -> PackedStore: ...
 
 
 class FileUpkeep:
@@ -46,6 +49,15 @@ class FileUpkeep:
 
     def erase_history(self, space: str, until: datetime) -> int:
         return self._store.erase_states(lambda change: change.space == space and change.at <= until)
+
+    def state(self) -> str:
+        return str(len(self._store.read_log()))
+
+    def pack(self, at: datetime) -> PackedStore:
+        return self._store.pack()
+
+    def has_packed(self, data: bytes, keys: Sequence[Key]) -> bool:
+        return has_packed_state(data, keys)
 
 
 def encode_purge(number: int, key: Key, at: datetime, actor: str) -> str:

@@ -15,10 +15,11 @@ from knowloom import codec
 from knowloom.errors import Corrupt, Invalid
 from knowloom.files import RefreshLock, translate_errors
 from knowloom.model import AUTOMATIC, Change, Edge, EdgeKey, Filter, Item, Key
-from knowloom.ports import Batch, SpaceInfo
+from knowloom.ports import Batch, PackedStore, SpaceInfo
 from knowloom.ports.upkeep import erase
 from knowloom.stores.file.file_upkeep import FileUpkeep, encode_purge
 from knowloom.stores.file.folder import Folder
+from knowloom.stores.file.packing import pack_folder, unpack_folder
 from knowloom.stores.file.write_plan import (
     EDGE_ACTIONS,
     ITEM_ACTIONS,
@@ -72,6 +73,24 @@ class FileStore:
         if not path:
             raise Invalid("file: names no folder: write file:profiles, or file:///path/to/profiles")
         return cls(path)
+
+    @staticmethod
+    def unpack(data: bytes, path: str, overwrite: bool) -> AbstractContextManager[None]:
+        """Restore a packed store at the end of the block."""
+        return unpack_folder(data, path, overwrite, _find_problems)
+
+    def pack(self) -> PackedStore:
+        """Return a verified copy of all files, and the length of the log."""
+        path = str(self._folder.path)
+        with self.reading(), translate_errors(path), self._folder.reading():
+            self._refresh()
+            if problems := self._find_problems():
+                raise Corrupt(
+                    f"the backup was not written: {path!r} has {len(problems)} problems, such as: "
+                    f"{problems[0]}"
+                )
+            keys = tuple(sorted(self._items))
+            return PackedStore(str(len(self._log)), pack_folder(self._folder), keys)
 
     def close(self) -> None:
         self._guard.close()
@@ -246,14 +265,17 @@ class FileStore:
         """Read every file again and compare it with the log."""
         path = str(self._folder.path)
         with self.reading(), translate_errors(path), self._folder.reading():
-            expected = {
-                self._folder.item_file(key): codec.item_to_dict(item)
-                for key, item in self._items.items()
-            }
-            for source in {edge.source_key for edge in self._edges.values()}:
-                edges = self._edges_from(source)
-                expected[self._folder.edges_file(source)] = _encode_edges(edges)
-            return [*self._check_files(expected), *self._check_log()]
+            return self._find_problems()
+
+    def _find_problems(self) -> list[str]:
+        expected = {
+            self._folder.item_file(key): codec.item_to_dict(item)
+            for key, item in self._items.items()
+        }
+        for source in {edge.source_key for edge in self._edges.values()}:
+            edges = self._edges_from(source)
+            expected[self._folder.edges_file(source)] = _encode_edges(edges)
+        return [*self._check_files(expected), *self._check_log()]
 
     def _check_files(self, expected: dict[str, dict[str, Any]]) -> Iterator[str]:
         existing = {*self._folder.files("items"), *self._folder.files("edges")}
@@ -357,3 +379,12 @@ def _has_origin(edge: Edge, automatic: bool | None) -> bool:
 
 def _heaviest_first(edge: Edge) -> tuple[float, str, str, str, Key, Key]:
     return (-edge.weight, edge.source, edge.target, edge.type, edge.source_key, edge.target_key)
+
+
+def _find_problems(path: Path) -> list[str]:
+    """Open the folder of a store, and verify it."""
+    store = FileStore(str(path))
+    try:
+        return store.verify()
+    finally:
+        store.close()

@@ -50,7 +50,7 @@ from knowloom.stores.sqlite.links import auto_links, label_index, nearest_index
 from knowloom.stores.sqlite.passage_slots import read_segmenter
 from knowloom.stores.sqlite.rows import EDGE_COLUMNS, edge_from_row, read_spaces
 from knowloom.stores.sqlite.space_view import SpaceView
-from knowloom.stores.sqlite.upkeep.restoring import read_backup, restore
+from knowloom.stores.sqlite.upkeep.restoring import read_backup, restore, unpack
 from knowloom.stores.sqlite.upkeep.sqlite_upkeep import SqliteUpkeep
 from knowloom.stores.sqlite.writing import segmentation, vector_writes
 from knowloom.stores.sqlite.writing.writer import BatchWriter
@@ -75,6 +75,7 @@ class SqliteStore:
 
     restore = staticmethod(restore)
     read_backup = staticmethod(read_backup)
+    unpack = staticmethod(unpack)
     salvage = staticmethod(salvage)
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ from knowloom import codec
 from knowloom.cli.options import examples, optional_spaces, parse_time, space_option
 from knowloom.cli.program import Command
 from knowloom.cli.session import Session
-from knowloom.errors import Invalid
 from knowloom.wire.knowledge import (
     count_steps,
     history_to_json,
@@ -136,12 +135,11 @@ def rollback(
 def _restore_backup(session: Session, backup: str, overwrite: bool) -> None:
     import knowloom
 
-    url, *parts = session.urls()
-    if parts:
-        raise Invalid(f"a backup is restored to one file, but the settings name {parts[0]!r}, too")
-    result = knowloom.restore(backup, url, overwrite=overwrite)
+    result = knowloom.restore(backup, session.url(), overwrite=overwrite, **session.roles())
+    session.warn(*result.problems)
     time = codec.time_to_text(result.at)
     lines = [f"restored: {result.path}, as it was at {time}"]
+    lines += [f"profiles: {result.metadata}"] if result.metadata else []
     lines += [f"API keys: {result.keys}"] if result.keys else []
     session.output(restored_to_json(result), lambda tables: [*map(tables.safe_text, lines)])
 

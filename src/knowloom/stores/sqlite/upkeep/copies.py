@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,9 +15,10 @@ from knowloom import codec
 from knowloom.errors import Corrupt, Invalid, Unavailable
 from knowloom.files import sync_folder, translate_errors
 from knowloom.model import Key
-from knowloom.ports import BackupHeader
+from knowloom.ports import BackupHeader, Batch
 from knowloom.stores.sqlite.change_log import ERASED
 from knowloom.stores.sqlite.damage.page_checksums import register_vfs
+from knowloom.stores.sqlite.writing.writer import BatchWriter
 
 PAGES = 4096  # copied at a time
 HEADER = """
@@ -24,8 +26,9 @@ HEADER = """
     CREATE TABLE backup_file(
         role TEXT PRIMARY KEY, digest BLOB NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
 """
+ELSEWHERE = "keys of profiles"  # the role of the list of items in another store
 SIDE_FILES = ("-wal", "-shm", "-journal")
-_MAGIC = b"SQLite format 3\0"
+MAGIC = b"SQLite format 3\0"
 
 Check = Callable[[apsw.Connection], Sequence[str]]
 
@@ -41,6 +44,8 @@ def write_backup(
         copy_pages(source, partial)
         with closing(apsw.Connection(str(partial), vfs=register_vfs())) as copy:
             copy.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, without side files
+            if header.items:
+                _add_items(copy, header)
             _write_header(copy, header, path)
             problems = find_problems(copy)
         if problems:
@@ -112,9 +117,18 @@ def _write_header(copy: apsw.Connection, header: BackupHeader, path: Path) -> No
         if list(copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'backup'")):
             # A restored file knows of the backup that it came from.
             copy.execute("INSERT OR REPLACE INTO backup VALUES (?, ?)", (str(path), row[0]))
-        for role, data in sorted(header.files.items()):
+        files = dict(header.files)
+        if header.elsewhere:
+            files[ELSEWHERE] = codec.to_json(header.elsewhere).encode()
+        for role, data in sorted(files.items()):
             digest = hashlib.sha256(data).digest()
             copy.execute("INSERT INTO backup_file VALUES (?, ?, ?)", (role, digest, data))
+
+
+def _add_items(copy: apsw.Connection, header: BackupHeader) -> None:
+    with copy:
+        batch = Batch(header.at, header.items)
+        BatchWriter(copy, codec.time_to_text(header.at)).apply(batch)
 
 
 def remove_header(connection: apsw.Connection) -> None:
@@ -136,7 +150,10 @@ def read_header(connection: apsw.Connection, path: Path) -> BackupHeader:
         if not isinstance(data, bytes) or hashlib.sha256(data).digest() != digest:
             raise Corrupt(f"the backup {str(path)!r} is damaged: its copy of the {role} differs")
         files[role] = data
-    return BackupHeader(codec.text_to_time(at), source, connection.pragma("user_version"), files)
+    rows = json.loads(files.pop(ELSEWHERE, b"[]"))
+    elsewhere = tuple((space, id) for space, id in rows)
+    schema = connection.pragma("user_version")
+    return BackupHeader(codec.text_to_time(at), source, schema, files, elsewhere=elsewhere)
 
 
 def open_immutable(path: Path) -> apsw.Connection:
@@ -150,8 +167,8 @@ def is_own_file(path: Path, application_id: int) -> bool:
     """Return True for a knowledge file, damaged or not."""
     with path.open("rb") as file:
         start = file.read(72)
-    if start[:16] != _MAGIC or start[68:72] == application_id.to_bytes(4):
-        return start[:16] == _MAGIC
+    if start[:16] != MAGIC or start[68:72] == application_id.to_bytes(4):
+        return start[:16] == MAGIC
     if not path.with_name(f"{path.name}-wal").exists():
         return False
     with closing(open_file(path)) as connection:  # the first page may still be in the log

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import apsw
 
 from knowloom.errors import Conflict, Corrupt, Invalid, Unavailable
+from knowloom.model import Key
 from knowloom.ports import BackupHeader
 from knowloom.stores.sqlite import verify
 from knowloom.stores.sqlite.database import (
@@ -36,7 +39,36 @@ def restore(backup: Path, target: Path, overwrite: bool) -> None:
 
     With `overwrite` an existing file is replaced in one transaction, unless it is open elsewhere.
     """
-    read_backup(backup)
+    with prepare_restore(backup, target, overwrite):
+        pass
+
+
+@contextmanager
+def unpack(data: bytes, path: str, overwrite: bool) -> Iterator[None]:
+    """Restore a packed store at the end of the block; raise before it if that is impossible."""
+    if not data.startswith(copies.MAGIC):
+        raise Invalid(
+            f"the backup has the profiles of a folder, got the SQLite file {path!r}: "
+            "name a folder, such as file:profiles/",
+            "unsupported",
+        )
+    with unpacked_file(data) as backup, prepare_restore(backup, Path(path), overwrite):
+        yield
+
+
+@contextmanager
+def unpacked_file(data: bytes) -> Iterator[Path]:
+    """Yield the path of a temporary file with the bytes of a packed store."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "packed")
+        path.write_bytes(data)
+        yield path
+
+
+@contextmanager
+def prepare_restore(backup: Path, target: Path, overwrite: bool) -> Iterator[None]:
+    """Verify a copy of the backup, and give it the name of the target at the end of the block."""
+    header = read_backup(backup)
     exists = target.exists() and bool(target.stat().st_size)
     if exists and not overwrite:
         raise Conflict(f"{str(target)!r} exists: pass overwrite to replace it", "exists")
@@ -47,17 +79,18 @@ def restore(backup: Path, target: Path, overwrite: bool) -> None:
         )
     with translate_errors(str(target)), copies.scratch_file(target) as partial:
         shutil.copyfile(backup, partial)
-        _prepare(partial, backup)
+        _prepare(partial, backup, header)
+        yield
         if exists:
             _replace_content(target, partial)
         else:
             copies.move(partial, target)
 
 
-def _prepare(partial: Path, backup: Path) -> None:
+def _prepare(partial: Path, backup: Path, header: BackupHeader) -> None:
     """Verify the copy of a backup and remove its header."""
     with translate_errors(str(backup)), closing(copies.open_file(partial)) as connection:
-        problems = find_problems(connection)
+        problems = find_problems(connection, header.elsewhere)
         if problems:
             raise Corrupt(
                 f"the backup {str(backup)!r} is damaged and was not restored: {problems[0]}"
@@ -65,10 +98,10 @@ def _prepare(partial: Path, backup: Path) -> None:
         copies.remove_header(connection)
 
 
-def find_problems(connection: apsw.Connection) -> list[str]:
+def find_problems(connection: apsw.Connection, elsewhere: Sequence[Key]) -> list[str]:
     """Verify a file of the current schema; of an older one, which is upgraded later, its pages."""
     if connection.pragma("user_version") == VERSION:
-        return verify.find_problems(connection)
+        return verify.find_problems(connection, frozenset(elsewhere))
     return [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
 
 

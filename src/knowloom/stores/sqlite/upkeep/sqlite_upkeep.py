@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import apsw
 
 from knowloom import codec
 from knowloom.model import EdgeKey, Key
-from knowloom.ports import AuditEntry, AuditFilter, BackupHeader
+from knowloom.ports import AuditEntry, AuditFilter, BackupHeader, PackedStore
 from knowloom.stores.sqlite import verify
 from knowloom.stores.sqlite.connections import ReadTransaction
 from knowloom.stores.sqlite.database import WRITER_CACHE_KB, connect, translate_errors
-from knowloom.stores.sqlite.upkeep import copies, erasure
+from knowloom.stores.sqlite.upkeep import copies, erasure, restoring, upgrades
 from knowloom.stores.sqlite.upkeep.erasure import time_key
 
 _ENTRY = "number, at, actor, action, space, id, target_space, target, type"
@@ -87,7 +89,28 @@ class SqliteUpkeep:
 
     def copy_to(self, path: Path, header: BackupHeader) -> None:
         with translate_errors(self._path), self._reading() as reader:
-            copies.write_backup(reader.connection, path, header, verify.find_problems)
+            find_problems = partial(verify.find_problems, elsewhere=frozenset(header.elsewhere))
+            copies.write_backup(reader.connection, path, header, find_problems)
+
+    def read_backup(self, path: Path) -> BackupHeader:
+        return restoring.read_backup(path)
+
+    def state(self) -> str:
+        with self._reading() as reader:
+            return " ".join(map(str, upgrades.read_state(reader.connection)))
+
+    def pack(self, at: datetime) -> PackedStore:
+        header = BackupHeader(at, Path(self._path).name, 0, {})
+        query = "SELECT name, id FROM item JOIN space ON space.no = item.space ORDER BY name, id"
+        with self._reading() as reader, TemporaryDirectory() as folder:
+            path = Path(folder, "packed")
+            self.copy_to(path, header)
+            keys = tuple(reader.connection.execute(query))
+            return PackedStore(self.state(), path.read_bytes(), keys)
+
+    def has_packed(self, data: bytes, keys: Sequence[Key]) -> bool:
+        with restoring.unpacked_file(data) as path:
+            return copies.has_state(path, keys)
 
     def backups(self) -> dict[str, datetime]:
         query = "SELECT path, at FROM backup ORDER BY at, path"

@@ -27,7 +27,7 @@ def back_up(path: str) -> Path:
     source = Path(path).absolute()
     with closing(copies.open_file(source)) as connection:
         connection.execute("BEGIN")
-        schema, state = connection.pragma("user_version"), _read_state(connection)
+        schema, state = connection.pragma("user_version"), read_state(connection)
         for target in _names(source, schema):
             if not target.exists():
                 break
@@ -60,12 +60,13 @@ def _names(source: Path, schema: int) -> Iterator[Path]:
 def _has_state(path: Path, schema: int, state: tuple[object, ...]) -> bool:
     try:
         with closing(copies.open_immutable(path)) as connection:
-            return connection.pragma("user_version") == schema and _read_state(connection) == state
+            return connection.pragma("user_version") == schema and read_state(connection) == state
     except apsw.Error:  # not a backup, or damaged
         return False
 
 
-def _read_state(connection: apsw.Connection) -> tuple[object, ...]:
+def read_state(connection: apsw.Connection) -> tuple[object, ...]:
+    """Return the numbers of the last commit and of the last change."""
     (row,) = connection.execute(_STATE)
     return tuple(row)
 
