@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,5 +162,18 @@ def test_a_context_names_the_layer_that_is_down_and_uses_it_again_once_it_is_bac
                 start()
             assert "How a refund is paid." in partial.text
             assert {problem.part for problem in partial.degraded} == {"vectors"}
-            again = kb.context("refund", spaces=["s"], max_tokens=200)
-            assert (again.degraded, again.text) == ((), whole.text)
+            assert await_whole(kb).text == whole.text
+
+
+def await_whole(kb: knowloom.Engine) -> knowloom.Context:
+    """Return the first context without a problem: a layer that failed slowly is left alone first.
+
+    The deadline is generous, because machines are slow; see RETRY_S of the composite store.
+    """
+    deadline = time.monotonic() + 60
+    while True:
+        context = kb.context("refund", spaces=["s"], max_tokens=200)
+        if not context.degraded or time.monotonic() > deadline:
+            assert context.degraded == ()
+            return context
+        time.sleep(0.05)
