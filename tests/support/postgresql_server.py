@@ -68,7 +68,7 @@ _idle: list[PostgresqlStore] = []
 _TABLES = [
     *("item", "record", "removed", "vector", "posting", "edge", "change", "dirty", "dirty_name"),
     *("frequent_label", "name_index", "name_labels", "nearest", "space", "calibration", "meta"),
-    "api_key",
+    *("api_key", "vector_index"),
 ]
 _META = MIGRATIONS[0][MIGRATIONS[0].index("INSERT INTO meta") :].split(";")[0]
 EMPTY = (

@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 from knowloom.errors import Invalid
 from knowloom.model import EdgeKey, Key
 from knowloom.ports import AuditEntry, AuditFilter, BackupHeader
+from knowloom.stores.postgresql.approximate.index_tables import find_tables
 from knowloom.stores.postgresql.failures import translate_errors
-from knowloom.stores.postgresql.sessions import Pool, SnapshotBlock
+from knowloom.stores.postgresql.pool import Pool, SnapshotBlock
 from knowloom.stores.postgresql.writing import cleaning
 from knowloom.stores.postgresql.writing.reindexing import read_passage_size
 
@@ -54,7 +55,8 @@ class PostgresqlUpkeep:
         with self._pool.writing(exclusive=True) as connection:
             cleaning.delete_derived(connection, keys)
         with translate_errors(self._pool.address), self._pool.connecting() as connection:
-            connection.execute(f"VACUUM {_ERASED_TABLES}".encode())
+            tables = ", ".join((_ERASED_TABLES, *find_tables(connection)))
+            connection.execute(f"VACUUM {tables}".encode())
         return (
             f"{self._pool.address.name}: free pages, the write-ahead log, replicas and backups of "
             "the server may have the erased bytes until they are overwritten: see VACUUM FULL"

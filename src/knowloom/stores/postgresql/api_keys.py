@@ -7,7 +7,7 @@ from datetime import datetime
 
 from knowloom.stores.postgresql.address import parse_address
 from knowloom.stores.postgresql.administration import WHOLE_STORE
-from knowloom.stores.postgresql.sessions import Pool, SnapshotBlock
+from knowloom.stores.postgresql.pool import Pool, SnapshotBlock
 from knowloom.stores.postgresql.writing.cleaning import log_action
 
 

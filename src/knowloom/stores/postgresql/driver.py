@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -63,19 +63,22 @@ class DeadlineConnection(psycopg.Connection[tuple[Any, ...]]):
     """
 
     deadline_s = 60.0
+    # False as soon as it is known that the server does not answer.
+    is_answering: Callable[[], bool] = staticmethod(lambda: True)
     meta: Mapping[str, str] = {}  # the table, as it was when the last write began
 
     def wait(
         self, gen: PQGen[RV], interval: float = WAIT_INTERVAL_S, timeout: float | None = None
     ) -> RV:
         try:
-            return super().wait(_limit(gen, self.deadline_s), interval, timeout)
+            limited = _limit(gen, self.deadline_s, self.is_answering)
+            return super().wait(limited, interval, timeout)
         except NoAnswerError:
             self.close()  # its state is unknown, and nothing else should wait for it
             raise
 
 
-def _limit(gen: PQGen[RV], limit_s: float) -> PQGen[RV]:
+def _limit(gen: PQGen[RV], limit_s: float, is_answering: Callable[[], bool]) -> PQGen[RV]:
     """Run the generator of a statement; it is sent 0 whenever nothing came for a while."""
     deadline = 0.0
     try:
@@ -86,14 +89,14 @@ def _limit(gen: PQGen[RV], limit_s: float) -> PQGen[RV]:
                 deadline = 0.0
             elif not deadline:
                 deadline = monotonic() + limit_s
-            elif monotonic() > deadline:
+            elif monotonic() > deadline or not is_answering():
                 raise NoAnswerError(f"no answer within {limit_s:g} s")
             state = gen.send(ready)
     except StopIteration as result:
         return result.value  # type: ignore[no-any-return]
 
 
-def connect(address: Address) -> DeadlineConnection:
+def connect(address: Address, further_settings: str = "") -> DeadlineConnection:
     """Open a connection outside of any transaction, whose names are those of the schema."""
     connection = DeadlineConnection.connect(**address.connection_parameters(), autocommit=True)
     connection.deadline_s = address.statement_timeout_s + SPARE_S
@@ -105,7 +108,7 @@ def connect(address: Address) -> DeadlineConnection:
         f"SET search_path TO {address.schema}; SET statement_timeout TO {timeout_ms}; "
         f"SET lock_timeout TO {int(timeout_ms * LOCK_SHARE)}; SET jit TO off; "
         "SET idle_in_transaction_session_timeout TO '10min'; SET timezone TO 'UTC'; "
-        f"{PLANS}"
+        f"{PLANS}; {further_settings}"
     )
     try:
         connection.execute(settings.encode())

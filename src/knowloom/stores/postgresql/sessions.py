@@ -1,29 +1,25 @@
-"""Read transactions on pooled connections, and write transactions with their locks."""
+"""A connection that reads: its transaction, and the spaces as it last saw them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from threading import BoundedSemaphore, Lock, local
-from types import TracebackType
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import psycopg
 
-from knowloom.errors import Unavailable
-from knowloom.stores.postgresql.address import Address
-from knowloom.stores.postgresql.driver import DeadlineConnection, connect
+from knowloom.stores.postgresql.approximate.index_tables import Hnsw, IndexTable
+from knowloom.stores.postgresql.driver import DeadlineConnection
 from knowloom.stores.postgresql.edge_queries import HeaviestEdges
-from knowloom.stores.postgresql.failures import NoAnswerError, is_lost, translate_errors
+from knowloom.stores.postgresql.failures import is_lost
 from knowloom.stores.postgresql.space_arrays import SPACE_COLUMNS, SpaceArrays
-from knowloom.stores.postgresql.table_definitions import LOCK_CLASS, prepare_schema
 
-T = TypeVar("T")
 Row = tuple[Any, ...]
 Values = Sequence[Any] | Mapping[str, Any]
 
 _META = """SELECT key, value FROM meta
     UNION ALL SELECT 'vectors', EXISTS (SELECT 1 FROM vector)::integer::text
+    UNION ALL SELECT 'vector_index:' || space, concat_ws(' ', dimensions, version, build)
+        FROM vector_index
     UNION ALL SELECT 'calibration:' || fingerprint, md5(fingerprint) || md5(data)
         FROM calibration"""
 # With a row for `meta`, which nearly every block needs too: its keys and values.
@@ -32,15 +28,16 @@ _SPACES = f"""SELECT name, {SPACE_COLUMNS}, NULL::text[], NULL::text[] FROM spac
     UNION ALL SELECT NULL, {", ".join(["NULL"] * len(SPACE_COLUMNS.split(", ")))},
         array_agg(key), array_agg(value) FROM ({_META}) AS meta"""
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# Ordinary writes share this lock; writes to all spaces hold it alone.
-LOCK = "SELECT pg_advisory_xact_lock{}({}, to_regnamespace(current_schema())::oid::integer)"
 
 
 class ReadSession:
     """A connection for reading, and the spaces as it last saw them. Not shared by threads."""
 
-    def __init__(self, open_connection: Callable[[], DeadlineConnection]) -> None:
+    def __init__(
+        self, open_connection: Callable[[], DeadlineConnection], hnsw: Hnsw | None = None
+    ) -> None:
         self._open_connection = open_connection
+        self.hnsw = hnsw  # None: vectors are searched exactly
         self._current: dict[str, SpaceArrays | None] = {}  # in this transaction
         self._rows: dict[str, tuple[Any, ...] | None] = {}  # of spaces in this transaction
         self._meta: dict[str, str] = {}  # in this transaction
@@ -50,6 +47,10 @@ class ReadSession:
         self.reads_hits = self.reads_vectors = False
         self.deferred: dict[int, list[int]] = {}  # by space: hits whose texts are still to be read
         self._connect()
+
+    def space_versions(self) -> dict[str, int | None]:
+        """Return the versions of the spaces that were read in this transaction."""
+        return {name: None if row is None else row[1] for name, row in self._rows.items()}
 
     def _connect(self) -> None:
         """Open a connection and forget the spaces.
@@ -80,6 +81,24 @@ class ReadSession:
             self.connection.execute(BEGIN_READING)
             cursor.execute(query.encode(), values)
         return cursor.fetchall()
+
+    def fetch_tentatively(self, query: str, values: Values) -> list[Row]:
+        """Return the rows of a statement; if it fails, the transaction goes on without it."""
+        cursor = self.connection.cursor(binary=True)
+        try:
+            with self.connection.pipeline():
+                self.connection.execute("SAVEPOINT tentative")
+                cursor.execute(query.encode(), values)
+        except psycopg.errors.UndefinedTable:
+            self.connection.execute("ROLLBACK TO SAVEPOINT tentative")
+            raise
+        return cursor.fetchall()
+
+    def vector_index(self, space: int) -> IndexTable | None:
+        """Return the approximate index of a space, by number."""
+        self.meta("version")
+        text = self._meta.get(f"vector_index:{space}")
+        return None if text is None else IndexTable(space, *map(int, text.split()))
 
     def meta(self, key: str) -> str:
         """Return a value of `meta`; "vectors" is "1" if there are any."""
@@ -142,177 +161,3 @@ class ReadSession:
         if self._in_transaction:
             self._in_transaction = False
             self.connection.execute("ROLLBACK")
-
-
-class Pool:
-    """The connections of one store: for reading up to a limit, and for writing."""
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self.thread = local()  # `thread.session`: the one that this thread is reading by
-        self._idle: list[ReadSession] = []
-        self._writers: list[DeadlineConnection] = []
-        self._lock = Lock()
-        self._slots = BoundedSemaphore(address.pool_size)
-        self._closed = False
-        with translate_errors(address):
-            session = ReadSession(self._connect)
-            try:
-                prepare_schema(session.connection, address)
-            except BaseException:
-                session.connection.close()
-                raise
-        self._idle.append(session)
-
-    def _connect(self) -> DeadlineConnection:
-        return connect(self.address)
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            connections = [session.connection for session in self._idle] + self._writers
-            self._idle, self._writers = [], []
-        for connection in connections:
-            connection.close()
-
-    def check_open(self) -> None:
-        if self._closed:
-            raise Unavailable(f"{self.address.name} was closed", "closed")
-
-    def acquire(self) -> ReadSession:
-        self.check_open()
-        if not self._slots.acquire(timeout=self.address.statement_timeout_s):
-            limit = self.address.pool_size
-            raise Unavailable(
-                f"{self.address.name}: all {limit} connections of this process are in use: "
-                "raise pool_size in the URL",
-                "busy",
-            )
-        try:
-            with self._lock:
-                if self._idle:
-                    return self._idle.pop()  # the last used has the warmest caches
-            return ReadSession(self._connect)
-        except BaseException:
-            self._slots.release()
-            raise
-
-    def release(self, session: ReadSession) -> None:
-        """Take a session back; one that is broken, or in an unknown state, is dropped."""
-        try:
-            session.end()
-        except (psycopg.Error, NoAnswerError):
-            session.connection.close()
-        finally:
-            self._slots.release()
-        with self._lock:
-            if not self._closed and not session.connection.closed:
-                self._idle.append(session)
-                return
-        session.connection.close()
-
-    @contextmanager
-    def writing(
-        self, exclusive: bool = False, durable: bool = True
-    ) -> Iterator[DeadlineConnection]:
-        """Run the block in one transaction; an exclusive one waits until no other is running.
-
-        Statements are sent together, up to the next one whose rows are read.
-        """
-        self.check_open()
-        with translate_errors(self.address):
-            connection = self._begin_writing(exclusive, durable)
-            try:
-                with connection.pipeline():
-                    yield connection
-                    connection.execute("COMMIT")
-            except BaseException:
-                self._roll_back(connection)
-                raise
-            finally:
-                self._release_writer(connection)
-
-    @contextmanager
-    def connecting(self) -> Iterator[DeadlineConnection]:
-        """Use a connection of its own, outside of any transaction."""
-        self.check_open()
-        connection = self._connect()
-        try:
-            yield connection
-        finally:
-            connection.close()
-
-    def _release_writer(self, connection: DeadlineConnection) -> None:
-        with self._lock:
-            if not self._closed and not connection.closed:
-                self._writers.append(connection)
-                return
-        connection.close()
-
-    def _begin_writing(self, exclusive: bool, durable: bool) -> DeadlineConnection:
-        with self._lock:
-            connection = self._writers.pop() if self._writers else None
-        statements = ["BEGIN", LOCK.format("" if exclusive else "_shared", LOCK_CLASS)]
-        if not durable:
-            statements.insert(1, "SET LOCAL synchronous_commit TO off")
-        for attempt in range(2):
-            is_new = connection is None
-            if connection is None:
-                connection = self._connect()
-            try:
-                with connection.pipeline():
-                    for statement in statements:
-                        connection.execute(statement.encode())
-                    rows = connection.execute("SELECT key, value FROM meta")
-                connection.meta = dict(rows.fetchall())
-                return connection
-            except (psycopg.Error, NoAnswerError) as error:
-                is_stale = not is_new and is_lost(error, connection)
-                self._roll_back(connection)
-                connection.close()
-                if attempt or not is_stale:
-                    raise
-                connection = None  # the server was restarted since
-        raise AssertionError("unreachable")
-
-    def _roll_back(self, connection: DeadlineConnection) -> None:
-        try:
-            if not connection.closed:
-                connection.execute("ROLLBACK")
-        except (psycopg.Error, NoAnswerError):
-            connection.close()
-
-
-class SnapshotBlock:
-    """A context manager: one snapshot for all reads of a block; nested blocks join it."""
-
-    __slots__ = ("_nested", "_pool")
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    def __enter__(self) -> ReadSession:
-        pool = self._pool
-        pool.check_open()
-        session: ReadSession | None = getattr(pool.thread, "session", None)
-        self._nested = session is not None
-        if session is None:
-            with translate_errors(pool.address):
-                session = pool.thread.session = pool.acquire()
-        return session
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pool = self._pool
-        if not self._nested:
-            session, pool.thread.session = pool.thread.session, None
-            if isinstance(error, NoAnswerError):
-                session.connection.close()
-            pool.release(session)
-        if isinstance(error, psycopg.Error | NoAnswerError | UnicodeEncodeError):
-            with translate_errors(pool.address):
-                raise error

@@ -25,9 +25,11 @@ from knowloom.stores.postgresql import (
 from knowloom.stores.postgresql.address import parse_address
 from knowloom.stores.postgresql.administration import PostgresqlUpkeep
 from knowloom.stores.postgresql.api_keys import PostgresqlKeys
+from knowloom.stores.postgresql.approximate import index_building
 from knowloom.stores.postgresql.links import link_tables, name_tables, nearest_tables
+from knowloom.stores.postgresql.pool import Pool, SnapshotBlock
 from knowloom.stores.postgresql.scoring import text_scores, vector_rows
-from knowloom.stores.postgresql.sessions import Pool, ReadSession, SnapshotBlock
+from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import SpaceArrays
 from knowloom.stores.postgresql.writing import reindexing, vector_writer
 from knowloom.stores.postgresql.writing.batch_writer import BatchApplier
@@ -56,7 +58,13 @@ class PostgresqlStore:
         return PostgresqlUpkeep(self._pool)
 
     def reading(self) -> SnapshotBlock:
-        """Use one snapshot for all reads of the block; nested blocks join it."""
+        """Use one snapshot for all reads of the block; nested blocks join it.
+
+        It may be that of a replica. Single reads outside of a block are from the primary.
+        """
+        return SnapshotBlock(self._pool, may_lag=True)
+
+    def _reading(self) -> SnapshotBlock:
         return SnapshotBlock(self._pool)
 
     def apply(self, batch: Batch) -> None:
@@ -67,41 +75,41 @@ class PostgresqlStore:
     # items
 
     def spaces(self, names: Sequence[str] | None = None) -> list[SpaceInfo]:
-        with self.reading() as session:
+        with self._reading() as session:
             return item_queries.read_spaces(session, names)
 
     def get(self, keys: Sequence[Key]) -> list[Item]:
-        with self.reading() as session:
+        with self._reading() as session:
             return item_queries.get_items(session, keys)
 
     def visible(self, keys: Sequence[Key], only: Filter) -> list[Key]:
-        with self.reading() as session:
+        with self._reading() as session:
             return item_queries.visible_keys(session, keys, only)
 
     def find(self, only: Filter, limit: int, after: Key | None = None) -> list[Item]:
-        with self.reading() as session:
+        with self._reading() as session:
             return item_queries.find_items(session, only, limit, after)
 
     def count(self, only: Filter) -> int:
-        with self.reading() as session:
+        with self._reading() as session:
             return item_queries.count_items(session, only)
 
     def changes(self, space: str, after: int = 0, limit: int = 1000) -> list[Change]:
-        with self.reading() as session:
+        with self._reading() as session:
             return log_queries.read_space_changes(session, space, after, limit)
 
     def changes_of(self, keys: Sequence[Key]) -> list[Change]:
-        with self.reading() as session:
+        with self._reading() as session:
             return log_queries.read_item_changes(session, keys)
 
     def verify(self, elsewhere: Iterable[Key] = ()) -> list[str]:
-        with self.reading() as session:
+        with self._reading() as session:
             return verification.find_problems(session, frozenset(elsewhere))
 
     # text
 
     def passage_size(self) -> int:
-        with self.reading() as session:
+        with self._reading() as session:
             return int(session.meta("segmenter").rpartition(":")[2])
 
     def resegment(self, passage_size: int) -> None:
@@ -111,17 +119,18 @@ class PostgresqlStore:
     def rebuild_words(self, items: Iterable[Item]) -> None:
         with self._pool.writing(exclusive=True) as connection:
             reindexing.rebuild_words(connection, items)
+        self._refresh_indexes({info.name for info in self.spaces()}, rebuild=True)
 
     def search_text(
         self, text: str, only: Filter, limit: int, also: Sequence[Key] = ()
     ) -> IndexResult:
-        with self.reading() as session:
+        with self._reading() as session:
             return text_scores.search_text(session, text, only, limit, also)
 
     def score_text_passages(
         self, text: str, only: Filter, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
-        with self.reading() as session:
+        with self._reading() as session:
             return text_scores.score_text_passages(session, text, only, keys)
 
     # vectors
@@ -133,13 +142,18 @@ class PostgresqlStore:
         is_new = self.fingerprint() != fingerprint
         with self._pool.writing(exclusive=is_new) as connection:
             vector_writer.put_vectors(connection, vectors, fingerprint)
+        self._refresh_indexes({space for space, _ in vectors})
+
+    def _refresh_indexes(self, spaces: set[str], rebuild: bool = False) -> None:
+        if self._pool.hnsw is not None:
+            index_building.refresh_indexes(self._pool, self._pool.hnsw, spaces, rebuild)
 
     def forget_vectors(self) -> None:
         with self._pool.writing(exclusive=True) as connection:
             vector_writer.forget_vectors(connection)
 
     def calibration(self, fingerprint: str) -> bytes:
-        with self.reading() as session:
+        with self._reading() as session:
             return session.calibration(fingerprint)
 
     def put_calibration(self, fingerprint: str, data: bytes) -> None:
@@ -148,39 +162,39 @@ class PostgresqlStore:
             connection.execute(query, (fingerprint, data))
 
     def fingerprint(self) -> str:
-        with self.reading() as session:
+        with self._reading() as session:
             return session.meta("embedder") if session.meta("vectors") == "1" else ""
 
     def dimensions(self) -> int:
-        with self.reading() as session:
+        with self._reading() as session:
             return int(session.meta("dimensions")) if session.meta("vectors") == "1" else 0
 
     def missing_vectors(self, spaces: Sequence[str], limit: int) -> list[Key]:
-        with self.reading() as session:
+        with self._reading() as session:
             return item_queries.missing_vectors(session, spaces, limit)
 
     def count_missing(self, spaces: Sequence[str]) -> int:
-        with self.reading() as session:
+        with self._reading() as session:
             views = session.views(spaces).values()
             return sum(int((view.live & ~view.embedded).sum()) for view in views)
 
     def search_vector(self, vector: Vector, only: Filter, limit: int) -> IndexResult:
-        with self.reading() as session:
+        with self._reading() as session:
             return vector_rows.search_vector(session, vector, only, limit)
 
     def get_vectors(self, keys: Sequence[Key]) -> dict[Key, Vector]:
-        with self.reading() as session:
+        with self._reading() as session:
             return dict(vector_rows.read_vectors_by_key(session, keys))
 
     def score_vectors(self, vector: Vector, keys: Sequence[Key]) -> dict[Key, float]:
-        with self.reading() as session:
+        with self._reading() as session:
             scored = vector_rows.score_passages_by_key(session, vector, keys)
             return {key: max(scores) for key, scores in scored}
 
     def score_vector_passages(
         self, vector: Vector, keys: Sequence[Key]
     ) -> dict[Key, tuple[float, ...]]:
-        with self.reading() as session:
+        with self._reading() as session:
             scored = dict(vector_rows.score_passages_by_key(session, vector, keys))
         return {key: tuple(scored[key]) for key in keys if len(scored.get(key, ())) > 1}
 
@@ -195,7 +209,7 @@ class PostgresqlStore:
         min_weight: float = 0.0,
         automatic: bool | None = None,
     ) -> list[Edge]:
-        with self.reading() as session:
+        with self._reading() as session:
             views = session.views(spaces)
             versions = tuple((view.no, view.version) for view in views.values())
             selection = edge_queries.EdgeQuery(versions, tuple(types), limit, automatic)
@@ -203,7 +217,7 @@ class PostgresqlStore:
             return session.edges.heaviest(session, keys, selection, min_weight)
 
     def get_edges(self, keys: Sequence[EdgeKey]) -> list[Edge]:
-        with self.reading() as session:
+        with self._reading() as session:
             views = session.views([end[0] for *ends, _ in keys for end in ends])
             numbers = {name: view.no for name, view in views.items()}
             names = {no: name for name, no in numbers.items()}
@@ -218,7 +232,7 @@ class PostgresqlStore:
         automatic: bool | None = None,
     ) -> list[Edge]:
         result: list[Edge] = []
-        with self.reading() as session:
+        with self._reading() as session:
             for name in sorted(set(spaces)):
                 if len(result) < limit and (after is None or name >= after.space):
                     rest = limit - len(result)
@@ -248,7 +262,7 @@ class PostgresqlStore:
             link_tables.forget_links(connection, rules)
 
     def link_rules(self) -> str:
-        with self.reading() as session:
+        with self._reading() as session:
             return session.meta("link_rules")
 
     def common_labels(self, space: str, labels: Sequence[str]) -> set[str]:
@@ -279,5 +293,5 @@ class PostgresqlStore:
 
     @contextmanager
     def _space_reader(self, space: str) -> Iterator[tuple[ReadSession, SpaceArrays | None]]:
-        with self.reading() as session:
+        with self._reading() as session:
             yield session, session.views([space]).get(space)

@@ -120,6 +120,11 @@ MIGRATIONS = (
     CREATE TABLE vector_index(
         space integer PRIMARY KEY, dimensions integer NOT NULL, version bigint NOT NULL);
     """,
+    """
+    -- The table of an approximate vector index is "vector_index_<space>_<build>": a build makes
+    -- another table, so that searches go on meanwhile.
+    ALTER TABLE vector_index ADD COLUMN build bigint NOT NULL DEFAULT 0;
+    """,
 )
 VERSION = len(MIGRATIONS)
 

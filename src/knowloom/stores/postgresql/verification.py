@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Set
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import psycopg
 
 from knowloom import codec
 from knowloom.errors import Corrupt
@@ -170,6 +172,22 @@ class SpaceCheck:
                 yield f"the vector of item {id!r} is missing or truncated"
         if sizes:
             yield f"{len(sizes)} vectors belong to no item"
+        yield from self._check_vector_index()
+
+    def _check_vector_index(self) -> Iterator[str]:
+        """Report vectors that an approximate index should have; it never returns others."""
+        index, view = self._session.vector_index(self._view.no), self._view
+        if index is None:
+            return
+        is_indexed = view.embedded & (view.vector_versions <= index.version)
+        query = f"SELECT no, count(*) FROM {index.table} GROUP BY no"
+        stored: dict[int, int] = {}
+        with suppress(psycopg.errors.UndefinedTable):
+            stored = dict(self._session.fetch_tentatively(query, ()))
+        counts = view.records["count"]
+        lacking = [no for no in np.flatnonzero(is_indexed).tolist() if stored.get(no) != counts[no]]
+        if lacking:
+            yield f"the approximate index lacks vectors of {len(lacking)} items: run reindex"
 
     def _check_names(self) -> Iterator[str]:
         query = "SELECT label, id FROM name_index WHERE space = %s"

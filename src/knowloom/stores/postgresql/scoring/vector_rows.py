@@ -11,6 +11,7 @@ from knowloom.construction import round_scores
 from knowloom.errors import Corrupt
 from knowloom.model import Filter, Key
 from knowloom.ports import IndexResult, Vector
+from knowloom.stores.postgresql.approximate import index_search
 from knowloom.stores.postgresql.item_rows import Numbers, ranges
 from knowloom.stores.postgresql.reading.prefetch import defer_hits
 from knowloom.stores.postgresql.scoring.text_scores import best_first, check_segmenter
@@ -34,16 +35,38 @@ def search_vector(session: ReadSession, vector: Vector, only: Filter, limit: int
     session.reads_hits = session.reads_vectors = True
     check_segmenter(session)
     matches: list[tuple[Key, float]] = []
-    considered = 0
-    for name, view in views.items():
+    allowed: dict[SpaceArrays, Mask] = {}
+    for view in views.values():
         mask = view.mask(session.fetch, only)
-        allowed = view.embedded if mask is None else view.embedded & mask
-        considered += int(np.count_nonzero(allowed))
-        slots = _nearest_slots(view, vector, allowed, limit)
+        allowed[view] = view.embedded if mask is None else view.embedded & mask
+    considered = sum(int(np.count_nonzero(mask)) for mask in allowed.values())
+    approximate = _approximate_slots(session, vector, allowed, limit)
+    for name, view in views.items():
+        slots = approximate.get(view.no)
+        if slots is None:
+            slots = _nearest_slots(view, vector, allowed[view], limit)
         scores = _with_ties(_score_best(session, view, vector, slots, limit), limit)
         ids = defer_hits(session, view, list(scores))
         matches += [((name, id), score) for id, score in zip(ids, scores.values(), strict=True)]
     return IndexResult(tuple(sorted(matches, key=best_first)[:limit]), considered)
+
+
+def _approximate_slots(
+    session: ReadSession, vector: Vector, allowed: Mapping[SpaceArrays, Mask], limit: int
+) -> dict[int, Numbers]:
+    """Return the nearest slots by space, of those spaces that have an approximate index.
+
+    Passages that an index lacks are added to its candidates.
+    """
+    if session.hnsw is None:
+        return {}
+    spaces = index_search.find_indexed(session, allowed, len(vector))
+    slots = index_search.nearest_passages(session, session.hnsw, spaces, vector, limit)
+    for space in spaces:
+        if space.view.no in slots:
+            others = _nearest_slots(space.view, vector, space.missing, limit)
+            slots[space.view.no] = np.concatenate([slots[space.view.no], others])
+    return slots
 
 
 def _nearest_slots(view: SpaceArrays, vector: Vector, allowed: Mask, limit: int) -> Numbers:

@@ -11,6 +11,7 @@ import psycopg
 
 from knowloom.model import Key
 from knowloom.ports import Batch
+from knowloom.stores.postgresql.approximate.index_tables import remove_vectors
 from knowloom.stores.postgresql.item_rows import RECORD, ranges
 from knowloom.stores.postgresql.writing.batch_rows import columns
 from knowloom.stores.postgresql.writing.batch_writer import BatchApplier
@@ -68,6 +69,7 @@ def delete_derived(connection: Connection, keys: Sequence[Key]) -> None:
                 SELECT 1 FROM item WHERE item.space = {table}.space AND item.id = {table}.id)"""
             connection.execute(query.encode(), (space.no, ids))
         clean_postings(connection, space)
+        remove_vectors(connection, space.no)
 
 
 def clean_postings(connection: Connection, space: SpaceCounters) -> None:

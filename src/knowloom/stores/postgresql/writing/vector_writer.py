@@ -11,6 +11,7 @@ import psycopg
 from knowloom.errors import Conflict
 from knowloom.model import Key
 from knowloom.ports import Vector
+from knowloom.stores.postgresql.approximate.index_tables import drop_indexes
 from knowloom.stores.postgresql.item_rows import RECORD
 from knowloom.stores.postgresql.scoring.vector_rows import encode_vectors
 from knowloom.stores.postgresql.writing.batch_writer import read_stored
@@ -97,3 +98,4 @@ def forget_vectors(connection: Connection) -> None:
     )
     for statement in _FORGET:
         connection.execute(statement)
+    drop_indexes(connection)

@@ -1,0 +1,1 @@
+"""Approximate vector search by choice: indexes of pgvector that supply candidates."""
