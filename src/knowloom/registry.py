@@ -29,6 +29,8 @@ STORES = {
     "memory": "knowloom.stores.memory.store:MemoryStore",
     "networkx": "knowloom.stores.networkx:NetworkxStore",
     "postgresql": "knowloom.stores.postgresql.store:PostgresqlStore",
+    "redis": "knowloom.stores.redis.store:RedisStore",
+    "rediss": "knowloom.stores.redis.store:EncryptedRedisStore",
     "sqlite": "knowloom.stores.sqlite.store:SqliteStore",
 }
 EMBEDDERS = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from knowloom import Item, Kind
+from knowloom import Kind
 from knowloom.registry import open_stores
 from knowloom.stores.file.store import FileStore
 from knowloom.stores.memory.store import MemoryStore
@@ -18,6 +18,7 @@ from knowloom.stores.networkx import NetworkxStore
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.testing import GraphStoreContract, HistoryContract, ItemStoreContract, StoreContract
 from knowloom.testing.knowledge import NOW, batch, edge, item
+from profile_contract import ProfilesOnly
 
 
 class TestMemory(StoreContract):
@@ -71,20 +72,6 @@ class TestProfilesInMemory(ItemStoreContract, HistoryContract, GraphStoreContrac
     @pytest.fixture
     def store(self) -> Iterator[Any]:
         yield open_composite("memory:", metadata="memory:profiles")
-
-
-class ProfilesOnly:
-    """Run the contracts with profiles only, so that everything uses the other store."""
-
-    @pytest.fixture(autouse=True)
-    def profiles(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from knowloom.testing import changes, filters, graph, items, spaces
-
-        def profile(id: str, text: str = "", *, space: str = "acme", **fields: Any) -> Item:
-            return item(id, text, space=space, **{"kind": Kind.PROFILE, **fields})
-
-        for module in (changes, filters, graph, items, spaces):
-            monkeypatch.setattr(module, "item", profile)
 
 
 class TestProfilesInSqlite(ItemStoreContract, HistoryContract, GraphStoreContract):

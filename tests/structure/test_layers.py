@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "vectors",
         "columns",
     ),
-    ("validation", "filters", "formats", "config", "tokens", "tiers", "registry"),
+    ("validation", "filters", "formats", "config", "tokens", "tiers", "registry", "keyvalue"),
     ("retrieval_settings", "openai_http", "templates", "axioms", "retrieval", "loading"),
     ("options", "context", "linking", "secrets"),
     ("agents", "structuring", "rerankers.guard", "embedders.onnx_text", "embedders.calibration"),
@@ -56,7 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 # Units that may import less than their layer allows.
 STORE_BASE = frozenset(
-    "model errors codec text files caching construction ports vectors columns".split()
+    "model errors codec text files caching construction ports vectors columns keyvalue".split()
 )
 RESTRICTED: dict[str, frozenset[str]] = {
     "retrieval": frozenset("model errors ports recipes text caching construction".split()),

@@ -1,0 +1,1 @@
+"""Profiles in Redis: `store` is the adapter, `space_writer` its transactions."""
