@@ -27,9 +27,9 @@ def measure(texts: Sequence[str], rounds: int) -> tuple[float, int]:
     scanner.find(NEAR_MISSES.encode())  # compiles the rules before the clock runs
     spans, rejected = [], 0
     for _ in range(rounds):
-        started = time.perf_counter()
+        started = time.process_time()
         rejected = sum(scanner.find(text.encode()) is not None for text in texts)
-        spans.append(time.perf_counter() - started)
+        spans.append(time.process_time() - started)
     return sum(len(text.encode()) for text in texts) / 1e6 / min(spans), rejected
 
 

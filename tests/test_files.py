@@ -15,7 +15,7 @@ from knowloom.errors import Invalid
 from knowloom.evaluation.questions import read_questions
 from knowloom.files import read_bytes, read_text, read_toml
 from knowloom.retrieval_settings import load_settings
-from knowloom.secrets.rules import open_scanner
+from knowloom.secrets.rules import open_policy
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "agents": ("agents.toml", load_agents),
@@ -23,7 +23,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "documents": ("document.md", lambda path: read_document(str(path))),
     "questions": ("questions.jsonl", lambda path: list(read_questions(path))),
     "retrieval": ("retrieval.toml", load_settings),
-    "secret rules": ("rules.toml", lambda path: open_scanner("refuse", path)),
+    "secret rules": ("rules.toml", lambda path: open_policy("refuse", path)),
     "settings": (
         "knowloom.toml",
         lambda path: config.load({"KNOWLOOM_CONFIG": str(path)}),

@@ -68,7 +68,9 @@ class Settings:
     format: str = _setting("markdown", 'of a context; or "plain", "yaml", "json"')
     api_key: str = _setting("", "of the server behind `knowloom mcp URL`", is_secret=True)
     secrets: str = _setting(
-        "refuse", 'items that contain a secret; "allow": store them: secrets.md'
+        "auto",
+        'for texts with secrets: "refuse", "redact", "flag" or "allow"; "auto": redact the '
+        "documents of a load, refuse all else: secrets.md",
     )
     secret_rules: str = _setting("", "a TOML file with more rules for secrets")
     links: str = _setting(

@@ -49,8 +49,8 @@ from knowloom.retrieval_settings import (
     resolve_settings,
     validate_kinds,
 )
-from knowloom.secrets.rules import builtin_scanner
-from knowloom.secrets.scanner import SecretScanner
+from knowloom.secrets.policy import SecretPolicy
+from knowloom.secrets.rules import open_policy
 from knowloom.structuring import pipeline
 from knowloom.structuring.pipeline import IngestArguments, Ingested
 from knowloom.tiers import check_full, resolve_tier
@@ -71,7 +71,7 @@ class Engine:
         stores: Stores,
         embedder: Embedder | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        secrets: SecretScanner | None = None,
+        secrets: SecretPolicy | None = None,
         links: Sequence[str] | None = None,
         caching: Caching | None = None,
         agents: Mapping[str, Agent] = agents.AGENTS,
@@ -83,7 +83,7 @@ class Engine:
     ) -> None:
         self._stores, self.agents = stores, agents  # agents by name
         self.retrieval = retrieval
-        self._scanner = builtin_scanner() if secrets is None else secrets
+        self.secrets = open_policy() if secrets is None else secrets
         self._embedding = EmbeddingService(stores, embedder, caching, query_timeout_s)
         self._records = records  # default folder of check-in records
         linker = Linker(stores, links, naming)
@@ -122,31 +122,30 @@ class Engine:
         vectors: Sequence[Sequence[float]] | None = None,
         embed: bool = True,
         expected: Mapping[Key, str] | None = None,
+        secrets: str | None = None,
     ) -> Report:
         """Store items and edges in one transaction.
 
         Words are searchable at once. Vectors are computed before this returns, unless `embed` is
         False (`maintenance.embed` does it later) or ready `vectors` are passed, one per item.
         `expected` maps keys to versions (see `history.version`) that must still be stored, "" for
-        items that must not exist; else Conflict is raised.
+        items that must not exist; else Conflict is raised. `secrets` is the policy of this call.
         """
+        screening = self.secrets.screen(secrets)
         values = [items] if isinstance(items, Item) else items
         candidates = self.reader.fill_space(validation.validate_iterable("items", values))
-        new = [self._scanner.validate_item(item) for item in candidates]
+        new = [screening.screen_item(item) for item in candidates]
         links = self.reader.fill_space(validation.validate_iterable("edges", edges), new)
-        new_edges = [self._scanner.validate_edge(edge) for edge in links]
+        new_edges = [screening.screen_edge(edge) for edge in links]
         diff.reject_duplicates(new, new_edges)
         ready = self._embedding.validate_vectors(new, vectors)
         diff.reject_dangling(new_edges, {item.key for item in new}, self.reader.stores)
         report = self._commits.write(new, new_edges, expected)
         problems = self._embedding.put_vectors(ready)
-        spaces = {item.space for item in new}
-        problems += self._commits.catch_up(
-            sorted(spaces | {edge.space for edge in new_edges}),
-            embed=embed and vectors is None,
-            embed_spaces=sorted(spaces),
-        )
-        return report + Report(problems=problems)
+        spaces, embed = sorted({item.space for item in new}), embed and vectors is None
+        touched = sorted({edge.space for edge in new_edges}.union(spaces))
+        problems += self._commits.catch_up(touched, embed=embed, embed_spaces=spaces)
+        return report + Report(problems=(*screening.notes, *problems))
 
     def load(
         self,
@@ -156,27 +155,29 @@ class Engine:
         embed: bool = True,
         keep: bool = False,
         follow_links: bool = False,
+        secrets: str | None = None,
         progress: Progress | None = None,
     ) -> Report:
         """Store the rows of a file, a folder or a dict; invalid rows are skipped and reported.
 
         Loading the same file or folder again writes the differences, and deletes items that are no
-        longer in it unless `keep` is True. `follow_links` reads links out of the folder, too.
+        longer in it unless `keep` is True. `follow_links` reads links out of the folder, too;
+        `secrets` is the policy of this call.
         """
+        screening = self.secrets.screen(secrets)
         default = readers.default_space(source, space, self.reader.choose_space)
-        files = FileRecords(self._scanner.fingerprint)
+        files = FileRecords(screening.fingerprint)
         parts = readers.list_parts(source, space, follow_links, default, files)
         origin = provenance.identify_source(source, space)
-        parse, apply, now = self._scanner.parse_row, self._commits.apply, self.reader.now()
-        loading = Loader(self.reader.stores, parse, apply, now, origin, progress, files)
+        stores, parse, now = self.reader.stores, screening.parse_row, self.reader.now()
+        write, refused = self._commits.apply, screening.refused
+        loading = Loader(stores, parse, write, now, origin, progress, files, refused)
         report = loading.run(parts, keep)
         # Unchanged spaces too: an earlier load may have been interrupted before it embedded them.
-        spaces = {space for space, _ in loading.seen.keys}
-        touched = sorted(loading.spaces | spaces)
-        problems = self._commits.catch_up(
-            touched, embed=embed, embed_spaces=sorted(spaces), progress=progress
-        )
-        return report + Report(problems=problems)
+        spaces, catch_up = sorted({space for space, _ in loading.seen.keys}), self._commits.catch_up
+        touched = sorted(loading.spaces.union(spaces))
+        problems = catch_up(touched, embed=embed, embed_spaces=spaces, progress=progress)
+        return report + Report(problems=(*screening.notes, *problems))
 
     def ingest(
         self,
@@ -219,8 +220,8 @@ class Engine:
         space = self.reader.resolve_space(space)
         keys = [(space, id) for id in dict.fromkeys(validate_ids(ids))]
         deleted = tuple(item.key for item in self.reader.stores.items.get(keys))
-        versions = tuple((expected or {}).items())
-        self._commits.apply(Batch(self.reader.now(), deleted=deleted, expected=versions))
+        expectations = tuple((expected or {}).items())
+        self._commits.apply(Batch(self.reader.now(), deleted=deleted, expected=expectations))
         self._commits.catch_up([space], embed=False)
         return len(deleted)
 
@@ -285,8 +286,7 @@ class Engine:
         """
         names = tuple(self.reader.resolve_spaces(spaces))
         type_names = validation.validate_names("types", types)
-        conditions = validate_where(where)
-        matching = Filter(names, validate_kinds(kinds), type_names, where=conditions)
+        matching = Filter(names, validate_kinds(kinds), type_names, where=validate_where(where))
         return self.reader.iterate_items(matching, validate_limit(limit), after)
 
     def edges(
@@ -370,7 +370,7 @@ class Engine:
         return pipeline.IngestTarget(
             lambda ids, space: self.reader.stores.items.get([(space, id) for id in ids]),
             lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
-            self._scanner.check_text,
+            self.secrets.screen().screen_text,
         )
 
 

@@ -52,7 +52,7 @@ from knowloom.registry import (
 from knowloom.rerankers.guard import TIMEOUT_S, RerankGuard
 from knowloom.retrieval.reranking import LIMIT, MAX_LIMIT, WEIGHT, Reranking
 from knowloom.retrieval_settings import RetrievalSettings, resolve_settings
-from knowloom.secrets.rules import open_scanner
+from knowloom.secrets.rules import open_policy
 from knowloom.validation import (
     validate_bool,
     validate_fraction,
@@ -76,7 +76,7 @@ def open(
     embedder_settings: dict[str, Any] | None = None,
     links: Sequence[str] | None = None,
     names: str | NameFinder | None = None,
-    secrets: str = "refuse",
+    secrets: str = "auto",
     secret_rules: str | Path | None = None,
     cache: str | Path | Caching = "",
     agents: str | Path | Sequence[Agent] = (),
@@ -92,11 +92,12 @@ def open(
     `metadata=` (profiles), `words=`, `vectors=` and `graph=` put a layer elsewhere, such as
     "file:profiles/". `embedder` is a name ("minilm", "openai:MODEL@URL"), an object, or None for
     words only; `rerank` a reranker of the best hits ("onnx:FOLDER", "cohere:MODEL", an object).
-    `links` selects the automatic edges ([] for none), `names` a name finder for them. Items with
-    secrets are refused unless `secrets` is "allow". `cache` is a file for embeddings; `agents` and
-    `retrieval` are values or files. New texts are cut to `passage_size` characters.
+    `links` selects the automatic edges ([] for none), `names` a name finder for them. `secrets` is
+    the policy for texts with secrets: "refuse", "redact", "flag", "allow". `cache` is a file for
+    embeddings; `agents` and `retrieval` are values or files. New texts are cut to `passage_size`
+    characters.
     """
-    scanner, settings = open_scanner(secrets, secret_rules), resolve_settings(retrieval)
+    policy, settings = open_policy(secrets, secret_rules), resolve_settings(retrieval)
     known_agents, reranking = resolve_agents(agents), _open_reranking(rerank, rerank_settings)
     opened_embedder = resolve_embedder(embedder, embedder_settings)
     finder = FinderResolver(resolve_name_finder(names, BUILTIN), open_name_finder)
@@ -104,7 +105,7 @@ def open(
     return Engine(
         _open_stores(where, roles, opened_embedder, passage_size),
         opened_embedder,
-        secrets=scanner,
+        secrets=policy,
         links=links,
         caching=_resolve_caching(cache),
         agents=known_agents,

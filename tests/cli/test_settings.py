@@ -45,12 +45,15 @@ class TestFirstCommands:
         assert run("remember 'Ada likes tents'").stdout.endswith(" in default\n")
         assert "tents" in run("recall tents").stdout
 
-    def test_a_document_with_a_secret_is_skipped_with_advice(self, folder: Path) -> None:
+    def test_a_document_with_a_secret_is_redacted_or_skipped_with_advice(
+        self, folder: Path
+    ) -> None:
         key = "AKIA" + "Q3EGRJ7XKZ5TWM2P"
         (folder / "key.md").write_text(f"# Key\n\naws_access_key_id = {key}\n")
-        refused = run("load notes")
-        assert "KNOWLOOM_SECRETS=allow" in refused.stderr
-        assert "KNOWLOOM_SECRETS" not in run("load notes", KNOWLOOM_SECRETS="allow").stderr
+        refused = run("load notes --secrets refuse")
+        assert "--secrets redact" in refused.stderr and "secret_rules" in refused.stdout
+        assert "it was redacted" in run("load notes").stderr
+        assert "aws" not in run("load notes", KNOWLOOM_SECRETS="allow").stderr
 
     def test_several_spaces_are_listed(self, store: Path) -> None:
         for command in ("search x", "context x", "get x", "provide x", "graph x", "recall x"):

@@ -21,9 +21,9 @@ PAGES = ("a.md", "b.md", "c.md", "d.rst", "e.txt")
 
 def load(kb: Engine, folder: Path, *, keep: bool = False, records: bool = True) -> FileRecords:
     """Load a folder as `Engine.load` does, and return the records of its files."""
-    files = FileRecords(kb._scanner.fingerprint)
+    files = FileRecords(kb.secrets.screen().fingerprint)
     parts = readers.list_parts(folder, "s", files=files if records else None)
-    parse, apply = kb._scanner.parse_row, kb._commits.apply
+    parse, apply = kb.secrets.screen().parse_row, kb._commits.apply
     source_id = provenance.identify_source(folder, "s")
     Loader(kb._stores, parse, apply, kb.reader.now(), source_id, None, files).run(parts, keep)
     return files
@@ -112,7 +112,7 @@ class TestFilesThatDidNotChange:
         path = str(tmp_path / "kb.db")
         with knowloom.open(path, embedder=None, secrets="allow") as kb:
             assert kb.load(folder, space="s").added == 1
-        with knowloom.open(path, embedder=None) as kb:
+        with knowloom.open(path, embedder=None, secrets="refuse") as kb:
             assert reasons(kb.load(folder, space="s"))
 
     def test_an_item_that_was_kept_is_deleted_by_a_load_without_keep(

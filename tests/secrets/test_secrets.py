@@ -312,7 +312,7 @@ def test_the_shell_takes_its_rules_from_the_settings(tmp_path):
     assert "'badge'" in shell(tmp_path, *add, "HB-123456", KNOWLOOM_SECRET_RULES="own.toml").stderr
     assert shell(tmp_path, *add, KEY, KNOWLOOM_SECRETS="allow").returncode == 0
     assert (
-        "unknown secrets mode 'perhaps'; available: allow, refuse"
+        "unknown secrets policy 'perhaps'; available: allow, auto, flag, redact, refuse"
         in shell(tmp_path, *add, "x", KNOWLOOM_SECRETS="perhaps").stderr
     )
 
@@ -381,7 +381,7 @@ def test_a_file_adds_rules_disables_others_and_allows_more(tmp_path):
 def test_secrets_can_be_allowed(tmp_path):
     with knowloom.open("memory:", embedder=None, secrets="allow") as kb:
         assert kb.add(Item("a", "s", text=KEY)).added == 1
-    with pytest.raises(Invalid, match="unknown secrets mode 'off'; available: allow, refuse"):
+    with pytest.raises(Invalid, match="unknown secrets policy 'off'; available: allow, auto, flag"):
         knowloom.open("memory:", embedder=None, secrets="off")
 
 
@@ -414,7 +414,7 @@ def test_secrets_can_be_allowed(tmp_path):
             "rule 'a': keywords must be a list of texts, got 'b'",
         ),
         ("rules = 3", "rules must be tables"),
-        ("disable = ['jwd']", "disable: unknown rule 'jwd'; available: age-key"),
+        ("disable = ['jwd']", "disable: unknown rule 'jwd'; available: adobe-client-secret"),
         ("allow = ['[']", "allow: '[' must be an RE2 regex"),
         ("rule = []", "unknown field 'rule'; available: allow, disable, rules"),
         ("rules = [", "not TOML"),

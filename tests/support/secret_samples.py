@@ -298,6 +298,126 @@ def _assignment_samples(generator: SecretGenerator) -> Samples:
     }
 
 
+def _newer_provider_samples(generator: SecretGenerator) -> Samples:
+    some, uuid = generator.some, generator.uuid
+    base64, lower = some(BASE64, 400), some(LOWER, 100)
+    return {
+        "google-refresh-token": [f"refresh 1//0{some(WORD, 44)}"],
+        "azure-openai-key": [some(ALNUM, 52) + "JQQJ99" + some(ALNUM, 26)],
+        "azure-devops-legacy-token": [f"ado_pat = '{some(BASE32.lower(), 52)}'"],
+        "yandex-key": ["AQVN" + some(ALNUM, 36)],
+        "vercel-token": ["vcp_" + some(ALNUM, 56)],
+        "openshift-token": ["sha256~" + some(ALNUM, 43)],
+        "octopus-key": ["API-" + some(UPPER, 28)],
+        "harness-token": [f"pat.{some(ALNUM, 22)}.{some(HEX, 24)}.{some(ALNUM, 20)}"],
+        "sourcegraph-token": ["sgp_" + some(HEX, 40), f"sgp_{some(HEX, 16)}_{some(HEX, 40)}"],
+        "segment-token": ["sgp_" + some(ALNUM, 64)],
+        "gitlab-runner-token": ["GR1348941" + some(ALNUM, 20)],
+        "infracost-key": ["ico-" + some(ALNUM, 32)],
+        "dependency-track-key": ["odt_" + some(ALNUM, 32)],
+        "intra42-secret": ["s-s4t2ud-" + some(HEX, 64)],
+        "twitch-stream-key": [f"live_{some('23456789', 9)}_{some(ALNUM, 30)}"],
+        "truenas-key": [f"TrueNAS: 8-{some(ALNUM, 64)}"],
+        "duffel-token": ["duffel_live_" + some(ALNUM, 43)],
+        "frameio-token": ["fio-u-" + some(ALNUM, 64)],
+        "readme-key": ["rdme_" + lower[:70]],
+        "scalingo-token": ["tk-us-" + some(ALNUM, 48)],
+        "settlemint-token": ["sm_pat_" + some(ALNUM, 16)],
+        "maxmind-key": [f"{some(ALNUM, 6)}_{some(ALNUM, 29)}_mmk"],
+        "defined-networking-key": [f"dnkey-{some(LOWER, 26)}-{some(LOWER, 52)}"],
+        "adobe-client-secret": ["p8e-" + some(ALNUM, 32)],
+        "clickhouse-key": ["4b1d" + some(ALNUM, 38)],
+        "apify-token": ["apify_api_" + some(ALNUM, 36)],
+        "facebook-app-token": [f"{some('23456789', 16)}|{some(ALNUM, 27)}"],
+        "onepassword-secret-key": [
+            f"A3-{some(UPPER, 6)}-{some(UPPER, 11)}-{some(UPPER, 5)}-{some(UPPER, 5)}-"
+            f"{some(UPPER, 5)}"
+        ],
+        "sidekiq-key": [f"BUNDLE_GEMS__CONTRIBSYS__COM={some(HEX, 8)}:{some(HEX, 8)}"],
+        "newrelic-license-key": [f"eu01xx{some(HEX, 30)}NRAL", "NRIQ-" + some(ALNUM, 32)],
+        "sonar-login": [f"sonar.login={some(HEX, 40)}"],
+        "sumologic-access-id": [f"sumo_access_id = 'su{some(ALNUM, 12)}'"],
+        "okta-token": [f"okta_api = '00{some(ALNUM, 40)}'"],
+        "codeclimate-id": [f"CC_TEST_REPORTER_ID: {some(HEX, 64)}"],
+        "thingsboard-token": [f"https://thingsboard.cloud/api/v1/{some(LOWER, 20)}/telemetry"],
+        "aws-mws-token": ["amzn.mws." + uuid()],
+        "aws-appsync-key": ["da2-" + some(LOWER, 26)],
+        "azure-app-configuration": [
+            f"Endpoint=https://harbor.azconfig.io;Id=ab-l0-s0:xy;Secret={base64[:44]}"
+        ],
+        "stackhawk-key": [f"hawk.{some(ALNUM, 20)}.{some(ALNUM, 20)}"],
+        "teamcity-token": [f"eyJ0eXAiOiAiVENWMiJ9.{some(ALNUM, 36)}.{some(ALNUM, 48)}"],
+        "authress-key": [f"sc_{some(LOWER, 8)}.{some(LOWER, 4)}.acc_{lower[:20]}.{lower[20:60]}"],
+        "grafana-legacy-key": ["eyJrIjoi" + some(ALNUM, 80)],
+        "beamer-token": [f"beamer_key = b_{some(LOWER, 44)}"],
+        "freemius-key": [f"'secret_{'key'}' => 'sk_{some(ALNUM, 29)}'"],
+        "wireguard-key": [f"PrivateKey = {base64[:43]}="],
+        "gitlab-session": [f"Cookie: _gitlab_session={some(LOWER, 32)}"],
+        "particle-token": [f"https://api.particle.io/v1/devices?access_token={some(HEX, 40)}"],
+        "mapbox-public-token": [f"pk.eyJ{some(ALNUM, 40)}.{some(ALNUM, 22)}"],
+        "together-key": ["tgp_v1_" + some(ALNUM, 43)],
+        "fireworks-key": ["fw_" + some(ALNUM, 24)],
+        "cerebras-key": ["csk-" + some(LOWER, 48)],
+        "elevenlabs-key": ["sk_" + some(HEX, 48)],
+        "voyage-key": ["pa-" + some(ALNUM, 43)],
+        "jina-key": [f"jina_{some(HEX, 32)}{some(ALNUM, 28)}"],
+        "firecrawl-key": ["fc-" + some(HEX, 32)],
+        "langfuse-key": ["sk-lf-" + uuid()],
+        "llamacloud-key": ["llx-" + some(ALNUM, 48)],
+        "wandb-key": ["wandb_v1_" + some(ALNUM, 60)],
+        "e2b-key": ["e2b_" + some(HEX, 40)],
+        "mem0-key": ["m0-" + some(ALNUM, 40)],
+        "cursor-key": ["key_" + some(HEX, 64)],
+        "zhipu-key": [f"glm: {some(HEX, 32)}.{some(ALNUM, 16)}"],
+        "webhook-url": [
+            f"https://hooks.zapier.com/hooks/catch/812345/{some(LOWER, 7)}/",
+            f"https://open.feishu.cn/open-apis/bot/v2/hook/{uuid()}",
+        ],
+    }
+
+
+def _document_samples(generator: SecretGenerator) -> Samples:
+    some, uuid, password, key = generator.some, generator.uuid, generator.password, generator.key
+    crypt, word = some(ALNUM + "./", 200), some(string.ascii_lowercase, 9)
+    begin = "LS0tLS1CRUdJTiBSU0Eg" + "UFJJVkFURSBLRVktLS0tLQ"
+    return {
+        "encoded-private-key": [begin + some(BASE64, 80)],
+        "password-hash": [
+            f"$2b$12${crypt[:53]}",
+            f"$6${crypt[:8]}${crypt[8:94]}",
+            f"$argon2id$v=19$m=65536,t=3,p=4${some(BASE64, 22)}${some(BASE64, 43)}",
+            f"{{SSHA}}{some(BASE64, 32)}",
+        ],
+        "windows-hash": [f"maya:1001:{some(HEX, 32)}:{some(HEX, 32)}:::"],
+        "vault-unseal-key": [f"Unseal Key 2: {some(BASE64, 43)}="],
+        "vault-legacy-token": [f"vault login s.{some(ALNUM, 24)}"],
+        "approle-secret-id": [f"vault write auth/approle/login role_id=x secret_id={uuid()}"],
+        "kubernetes-secret": [
+            f"kind: Secret\nmetadata:\n  name: db\ndata:\n  user: {some(ALNUM, 16)}\n",
+            f"data:\n  user: {some(ALNUM, 12)}\nkind: Secret\n",
+        ],
+        "kubernetes-bootstrap-token": [f"kubeadm join --token {some(LOWER, 6)}.{some(LOWER, 16)}"],
+        "jenkins-password": [f"-H 'Jenkins-Crumb: {some(HEX, 32)}'"],
+        "netrc-password": [f"machine git.harbor.internal login maya {'pass'}word {word}"],
+        "build-credentials": [
+            f'credentials {{ username "maya"\n  {"pass"}word "{word}"\n}}',
+            f"<server><id>x</id><{'pass'}word>{word}</{'pass'}word></server>",
+        ],
+        "jwt-secret": [f"jwt:\n  {'secret'}: '{word}-{word}'"],
+        "django-secret-key": [f"{'SECRET'}_KEY = '{some(ALNUM + '!@#%^*', 50)}'"],
+        "bearer-token": [f"use Bearer {key}"],
+        "basic-credentials": [f"use Basic {some(ALNUM, 20)}7Z2=="],
+        "dotnet-credentials": [f'new NetworkCredential("maya", "{word}")'],
+        "told-secret": [f"The api key is {key}", f"The access token for staging is now {key}"],
+        "provider-key": [f"datadog_app = '{some(HEX, 40)}'"],
+        "quoted-password": [f'{"pass"}word = "{word}{word[:3]}"'],
+        "environment-password": [f"DB_{'PASS'}WORD={word}"],
+        "powershell-password": [f"Connect-VIServer vc.lab -User a -{'Pass'}word {password}"],
+        "told-quoted-password": [f"The default {'pass'}word is '{word}'"],
+        "user-and-password": [f"user = Aladdin\n{'pass'}word = open_{word[:6]}\n"],
+    }
+
+
 # The order decides which random values each sample gets.
 FAMILIES: list[Callable[[SecretGenerator], Samples]] = [
     _cloud_samples,
@@ -310,4 +430,6 @@ FAMILIES: list[Callable[[SecretGenerator], Samples]] = [
     _private_key_samples,
     _connection_samples,
     _assignment_samples,
+    _newer_provider_samples,
+    _document_samples,
 ]

@@ -195,6 +195,11 @@ now_option = click.option(
 no_vectors_option = click.option(
     "--no-vectors", is_flag=True, help="Do not embed now; knowloom embed does it later."
 )
+secrets_option = click.option(
+    "--secrets",
+    type=click.Choice(("refuse", "redact", "flag")),
+    help="Policy for texts with secrets. Default: the setting.",
+)
 min_confidence_option = click.option(
     "--min-confidence", type=float, metavar="X", help="Minimum confidence, from 0 to 1."
 )

@@ -26,7 +26,7 @@ from knowloom.client.requests import (
     select_route,
 )
 from knowloom.client.transport import Transport
-from knowloom.client.upload import UploadSource, locate_skipped
+from knowloom.client.upload import UploadSource, batch_options, locate_skipped
 from knowloom.context.item_pages import ItemPage
 from knowloom.errors import unknown_space
 from knowloom.filters.condition_json import WhereArgument
@@ -93,6 +93,7 @@ class Client(RemoteCapabilities):
         vectors: Sequence[Sequence[float]] | None = None,
         embed: bool = True,
         expected: Mapping[Key, str] | None = None,
+        secrets: str | None = None,
     ) -> Report:
         """Store items and edges in one write, all or nothing. See `Engine.add`."""
         rows = [items] if isinstance(items, Item) else items
@@ -104,6 +105,7 @@ class Client(RemoteCapabilities):
             "vectors": None if vectors is None else [encode_vector(vector) for vector in vectors],
             "embed": embed,
             "expected": encode_versions(expected),
+            **({} if secrets is None else {"secrets": secrets}),
         }
         return self._transport.write("/api/add", body, report_from_json)
 
@@ -113,6 +115,7 @@ class Client(RemoteCapabilities):
         *,
         space: str | None = None,
         embed: bool = True,
+        secrets: str | None = None,
         progress: Progress | None = None,
     ) -> Report:
         """Store a local file, folder or dict, in several requests.
@@ -125,7 +128,7 @@ class Client(RemoteCapabilities):
             done = 0
             for batch in batches:
                 rows = [row.row for row in batch]
-                body = {step: rows, "embed": embed, "layered": batch[0].layered}
+                body = {step: rows, "embed": embed, **batch_options(batch[0], secrets)}
                 part = self._transport.write("/api/load", body, report_from_json)
                 skipped = tuple(locate_skipped(row, batch) for row in part.skipped)
                 report += replace(part, skipped=skipped)

@@ -25,6 +25,7 @@ class UploadRow:
     where: str
     row: JsonObject
     layered: bool = False
+    is_document: bool = False
 
 
 class UploadSource:
@@ -60,15 +61,15 @@ class UploadSource:
             elif duplicate := seen.add(row, parsed):
                 self.skipped.append(duplicate)
             else:
-                yield UploadRow(row.where, item_to_json(parsed), row.layered)
+                yield UploadRow(row.where, item_to_json(parsed), row.layered, row.is_document)
 
 
 def _batches(rows: Iterable[UploadRow]) -> Iterator[list[UploadRow]]:
-    """Split the rows into batches; rows of three-layer files are not mixed with others."""
+    """Split the rows into batches; those of documents or of three layers come separately."""
     batch: list[UploadRow] = []
     size = 0
     for row in rows:
-        if batch and batch[0].layered != row.layered:
+        if batch and _batch_kind(batch[0]) != _batch_kind(row):
             yield batch
             batch, size = [], 0
         batch.append(row)
@@ -78,6 +79,16 @@ def _batches(rows: Iterable[UploadRow]) -> Iterator[list[UploadRow]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _batch_kind(row: UploadRow) -> tuple[bool, bool]:
+    return row.layered, row.is_document
+
+
+def batch_options(row: UploadRow, secrets: str | None) -> JsonObject:
+    """Return the options of a row's batch; options at their defaults suit older servers, too."""
+    options = {"documents": row.is_document or None, "secrets": secrets}
+    return {"layered": row.layered} | {k: v for k, v in options.items() if v is not None}
 
 
 def locate_skipped(skipped: Skipped, batch: Sequence[UploadRow]) -> Skipped:

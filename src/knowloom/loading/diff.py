@@ -72,7 +72,7 @@ def find_dangling_edges(
 
     Both ends, and the item that explains the edge, must be stored or `incoming`.
     """
-    needs = [_required_keys(edge) for edge in edges]
+    needs = [required_keys(edge) for edge in edges]
     unresolved = list(dict.fromkeys(key for keys in needs for key in keys if key not in incoming))
     missing_keys = set(unresolved) - {item.key for item in stores.items.get(unresolved)}
     missing = {
@@ -86,7 +86,8 @@ def find_dangling_edges(
     }
 
 
-def _required_keys(edge: Edge) -> list[Key]:
+def required_keys(edge: Edge) -> list[Key]:
+    """Return the keys of the items that an edge needs."""
     keys = [edge.source_key, edge.target_key]
     return keys if edge.item_id is None else [*keys, (edge.space, edge.item_id)]
 
@@ -117,3 +118,8 @@ def reject_automatic(edges: Sequence[Edge]) -> None:
 
 def _describe(edge: Edge) -> str:
     return f"edge {edge.source!r} -[{edge.type}]-> {edge.target!r}"
+
+
+def drop_explanation(edge: Edge) -> Edge:
+    """Return the edge without the item that explains it, whose id becomes a property."""
+    return replace(edge, item_id=None, properties={**edge.properties, "piece_id": edge.item_id})

@@ -55,7 +55,8 @@ def parse_rows(
 
 def _source_row(where: str, line: int, row: DocumentRow, space: str | None, name: str) -> SourceRow:
     # An edge of a named part is dropped in silence if its ends were not stored.
-    return SourceRow(f"{where}:{line}", row, space, part=name if "target" in row else "")
+    part = name if "target" in row else ""
+    return SourceRow(f"{where}:{line}", row, space, part=part, is_document=True)
 
 
 def read_links(links: LinkTable, files: FileRecords) -> Iterator[SourceRow]:

@@ -14,7 +14,13 @@ from typing import TypeVar
 from knowloom import codec
 from knowloom.loading import diff, provenance, three_layer
 from knowloom.loading.provenance import Claim, Claims
-from knowloom.loading.source_rows import SeenItems, SkippedRows, SourcePart, SourceRow
+from knowloom.loading.source_rows import (
+    SeenItems,
+    SkippedRows,
+    SourcePart,
+    SourceRow,
+    skip_edges,
+)
 from knowloom.loading.sources.file_records import FileRecords
 from knowloom.model import Edge, EdgeKey, Item, Key, Kind
 from knowloom.ports import PROVENANCE_SPACE, Batch, Progress, Stores
@@ -49,6 +55,7 @@ class Loader:
     source_id: str
     progress: Progress | None = None
     files: FileRecords = field(default_factory=FileRecords)
+    refused: set[Key] = field(default_factory=set)  # items with a secret
     report: Report = field(default_factory=Report)
     previous: Claims = field(default_factory=Claims)  # what earlier loads of this source brought
     claims: Claims = field(default_factory=Claims)  # and what this load brings
@@ -63,6 +70,7 @@ class Loader:
     _intact: dict[str, list[Key]] = field(default_factory=dict)  # items of files, as they came
     _is_parsed: bool = False  # a row of any file
     _skipped: list[Skipped] = field(default_factory=list)
+    _refused_edges: int = 0
     _files: list[FileCount] = field(default_factory=list)
 
     def run(self, parts: Sequence[SourcePart], keep: bool) -> Report:
@@ -91,6 +99,8 @@ class Loader:
         self._write_edges(edges)
         self._delete_edges(keep)
         self._write_claims()
+        if self._refused_edges:
+            self._skipped.append(skip_edges(self._refused_edges))
         return self.report + Report(skipped=tuple(self._skipped), files=add_counts(self._files))
 
     def _parse_rows(self, parts: Sequence[SourcePart]) -> Iterator[ParsedRow]:
@@ -279,6 +289,9 @@ class Loader:
             if index in dangling:
                 if row.row.part:  # one end is in a document whose skipping is reported
                     continue
+                if index not in repaired and not self.refused.isdisjoint(diff.required_keys(edge)):
+                    self._refused_edges += 1
+                    continue
                 note = "; the edge is stored" if index in repaired else ""
                 self._skip(row, edge.source, dangling[index] + note)
                 if index not in repaired:
@@ -299,7 +312,7 @@ class Loader:
         bare = [replace(edges[index], item_id=None) for index in explained]
         hopeless = diff.find_dangling_edges(bare, self.seen.keys, self.stores)
         return {
-            index: _drop_explanation(edges[index]) if rows[index].row.layered else edges[index]
+            index: diff.drop_explanation(edges[index]) if rows[index].row.layered else edges[index]
             for place, index in enumerate(explained)
             if place not in hopeless
         }
@@ -392,7 +405,3 @@ class Loader:
 
 def _batches(keys: Sequence[K]) -> Iterator[Sequence[K]]:
     return (keys[start : start + BATCH_SIZE] for start in range(0, len(keys), BATCH_SIZE))
-
-
-def _drop_explanation(edge: Edge) -> Edge:
-    return replace(edge, item_id=None, properties={**edge.properties, "piece_id": edge.item_id})

@@ -20,7 +20,8 @@ class SourceRow:
     """One object of a file, and its place for messages.
 
     A `layered` row states one thing about an entity that other rows may complete. A row that is
-    read later than the file it belongs to names it as its `part`.
+    read later than the file it belongs to names it as its `part`. `is_document` is a row of a text
+    that people wrote, not of data.
     """
 
     where: str
@@ -28,6 +29,7 @@ class SourceRow:
     space: str | None
     layered: bool = False
     part: str = ""
+    is_document: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +105,9 @@ def parse_row(row: SourceRow) -> Item | Edge | Skipped:
     except KnowloomError as error:
         id = str(row.values.get("id", row.values.get("source", "")))[:80]
         return Skipped(row.where, id, str(error))
+
+
+def skip_edges(count: int) -> Skipped:
+    """Return one entry for all edges of items that were refused."""
+    edges = "1 edge" if count == 1 else f"{count} edges"
+    return Skipped("edges", edges, "skipped with the items that contain secrets")

@@ -13,26 +13,22 @@ import re2
 from knowloom.caching import cached
 from knowloom.errors import Invalid, unknown_name
 from knowloom.files import read_toml
+from knowloom.secrets.policy import AUTO, SETTINGS, SecretPolicy
 from knowloom.secrets.scanner import SecretRule, SecretScanner, compile_regex
 from knowloom.validation import validate_number
 
 FILE = Path(__file__).with_name("rules.toml")
-MODES = ("refuse", "allow")
 MAX_ENTROPY = 8  # bits of a byte
 RULE_FIELDS = {field.name: str(field.type) for field in fields(SecretRule)}
 FILE_FIELDS = ("allow", "disable", "rules")
 
 
-def open_scanner(mode: str = "refuse", path: str | Path | None = None) -> SecretScanner:
-    """Return the scanner of an engine.
-
-    "refuse" applies the built-in rules and those of the file, "allow" none; the file is checked
-    either way.
-    """
-    if mode not in MODES:
-        raise unknown_name("secrets mode", mode, MODES)
+def open_policy(setting: str = AUTO, path: str | Path | None = None) -> SecretPolicy:
+    """Return the policy of an engine, with the built-in rules and those of the file."""
+    if setting not in SETTINGS:
+        raise unknown_name("secrets policy", setting, SETTINGS)
     scanner = extend_scanner(builtin_scanner(), path) if path else builtin_scanner()
-    return scanner if mode == "refuse" else SecretScanner(())
+    return SecretPolicy(scanner, setting)
 
 
 @cached("secret rules", 1)
@@ -74,7 +70,7 @@ def _parse_rules(rows: object, path: str, names: set[str]) -> list[SecretRule]:
             remedy = "to replace a built-in rule, add it to `disable`"
             raise Invalid(f"{path}: duplicate rule {rule.name!r}; {remedy}")
         names = names | {rule.name}
-        for regex in (rule.regex, *rule.allow, *rule.allow_around):
+        for regex in (rule.regex, rule.shape, rule.until, *rule.allow, *rule.allow_around):
             _check_regex(regex, f"{path}: rule {rule.name!r}")
         rules.append(rule)
     return rules

@@ -11,6 +11,7 @@ from knowloom import tiers
 from knowloom.engine import Engine, act_as, restrict
 from knowloom.errors import DeadlineExceeded, Forbidden
 from knowloom.model import Edge, Problem
+from knowloom.secrets.policy import AUTO, REDACT
 from knowloom.server.keys.api_keys import ALL_SPACES, ApiKey
 from knowloom.server.metrics import Metrics
 from knowloom.tiers import Tier
@@ -23,6 +24,15 @@ def get_engine(request: Request) -> Engine:
     key = get_key(request)
     engine = act_as(request.app.state.engine, key.actor)
     return restrict(engine, key.where) if key.where else engine
+
+
+def secrets_policy(request: Request, policy: str | None, is_document: bool = False) -> str | None:
+    """Return the policy about secrets of a write; Invalid if the setting forbids it."""
+    secrets = get_engine(request).secrets
+    secrets.validate_policy(policy)
+    if policy is None and is_document and secrets.setting == AUTO:
+        return REDACT
+    return policy
 
 
 def get_metrics(request: Request) -> Metrics:

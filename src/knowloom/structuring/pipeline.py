@@ -72,11 +72,11 @@ class IngestRequest:
 
 @dataclass(frozen=True, slots=True)
 class IngestTarget:
-    """The engine's functions: get stored items by id, load three layers, reject secrets."""
+    """The engine's functions: get stored items by id, load three layers, remove secrets."""
 
     get_items: Callable[[Sequence[str], str], Sequence[Item]]
     load: Callable[[Layers, str], Report]
-    check_secrets: Callable[[str], None]
+    screen_text: Callable[[str], str]
 
 
 def build_request(
@@ -102,7 +102,8 @@ def ingest(
     if not callable(getattr(llm, "complete", None)):
         example = "knowloom.open_llm('openai:MODEL')"
         raise Invalid(f"llm must be an LLM such as {example}, got {type(llm).__name__}")
-    target.check_secrets(request.text)  # before it goes to a server and into a record
+    # Before it goes to a server and into a record.
+    request = replace(request, text=target.screen_text(request.text))
     options = request.options
     if request.record_dir is not None and not options.again:
         digest = records.content_hash(request.text, request.space, request.entity)

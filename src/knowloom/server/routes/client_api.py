@@ -15,6 +15,7 @@ from knowloom.server.dependencies import (
     get_engine,
     get_key,
     read_spaces,
+    secrets_policy,
     visible_edges,
     write_space,
 )
@@ -56,6 +57,7 @@ def add(request: Request, body: AddRequest) -> JSONResponse:
         vectors=body.vectors,
         embed=body.embed,
         expected=_parse_versions(body.expected),
+        secrets=secrets_policy(request, body.secrets),
     )
     return JSONResponse(report_to_json(report))
 
@@ -71,7 +73,8 @@ def load(request: Request, body: LoadRequest) -> JSONResponse:
         key.check_write(space)
     key.check_read(sorted({str(row["target_space"]) for row in rows if row.get("target_space")}))
     source = {"items": body.items, "edges": body.edges, "layered": body.layered}
-    report = get_engine(request).load(source, space=default, embed=body.embed)
+    policy = secrets_policy(request, body.secrets, body.documents)
+    report = get_engine(request).load(source, space=default, embed=body.embed, secrets=policy)
     return LenientJSONResponse(report_to_json(report))
 
 

@@ -18,9 +18,9 @@ from knowloom.errors import Conflict, Invalid, NotFound
 from knowloom.filters.expressions import parse_expressions
 from knowloom.model import Edge, Item, Key
 from knowloom.server import bulk
-from knowloom.server.dependencies import get_engine, get_key, visible_edges
+from knowloom.server.dependencies import get_engine, get_key, secrets_policy, visible_edges
 from knowloom.server.errors import LenientJSONResponse
-from knowloom.server.schemas.fields import WhereTexts
+from knowloom.server.schemas.fields import SecretsPolicy, WhereTexts
 from knowloom.server.schemas.knowledge import EdgeBody, ItemBody
 from knowloom.wire import JsonObject
 from knowloom.wire.knowledge import edge_to_json, item_to_json, report_to_json
@@ -30,6 +30,7 @@ ItemId = Annotated[str, Path(min_length=1, max_length=500)]
 IfMatch = Annotated[
     str | None, Header(description="The version the item must still have, from its ETag")
 ]
+Policy = Annotated[SecretsPolicy, Query()]
 PageLimit = Annotated[int, Query(ge=1, le=1000)]
 Cursor = Annotated[str | None, Query(max_length=2000, description="`next` of the previous page")]
 MAX_SPOOLED = 10_000_000  # bytes of an export in memory; a larger one is a temporary file
@@ -62,14 +63,17 @@ def list_spaces(request: Request) -> JSONResponse:
 
 
 @router.post("/spaces/{space}/items", status_code=201)
-def create_item(request: Request, space: SpaceName, body: ItemBody) -> JSONResponse:
+def create_item(
+    request: Request, space: SpaceName, body: ItemBody, secrets: Policy = None
+) -> JSONResponse:
     """Create an item. Its id must not exist yet; PUT replaces."""
     get_key(request).check_write(space)
     if body.version is not None:
         raise Invalid("version: a new item has none; PUT replaces an existing one")
     item = _parse_item(body, space)
     try:
-        report = get_engine(request).add(item, expected={item.key: ""})
+        policy = secrets_policy(request, secrets)
+        report = get_engine(request).add(item, expected={item.key: ""}, secrets=policy)
     except Conflict as error:
         message = f"item {item.id!r} already exists in space {space!r}; PUT replaces it"
         raise Conflict(message, "exists") from error
@@ -109,7 +113,12 @@ def read_item(request: Request, space: SpaceName, id: ItemId) -> JSONResponse:
 
 @router.put("/spaces/{space}/items/{id:path}")
 def replace_item(
-    request: Request, space: SpaceName, id: ItemId, body: ItemBody, if_match: IfMatch = None
+    request: Request,
+    space: SpaceName,
+    id: ItemId,
+    body: ItemBody,
+    if_match: IfMatch = None,
+    secrets: Policy = None,
 ) -> JSONResponse:
     """Create or replace an item. With If-Match, only if it still has that version."""
     get_key(request).check_write(space)
@@ -118,7 +127,8 @@ def replace_item(
         raise Invalid(f"id in the body must match the path, got {item.id!r} and {id!r}")
     with _precondition():
         expected = _expected_version(request, item.key, if_match or body.version)
-        report = get_engine(request).add(item, expected=expected)
+        policy = secrets_policy(request, secrets)
+        report = get_engine(request).add(item, expected=expected, secrets=policy)
     return _write_response(request, item, 200, report.problems)
 
 
@@ -141,7 +151,10 @@ async def _read_body(request: Request) -> bytes:
 
 @router.post("/spaces/{space}/bulk", openapi_extra=bulk.OPENAPI_BODY)
 def load(
-    request: Request, space: SpaceName, body: Annotated[bytes, Depends(_read_body)]
+    request: Request,
+    space: SpaceName,
+    body: Annotated[bytes, Depends(_read_body)],
+    secrets: Policy = None,
 ) -> JSONResponse:
     """Store many items and edges: JSON rows, three layers as JSON, or JSON Lines.
 
@@ -158,7 +171,10 @@ def load(
         return "" if key.visible([target]) else "the key may not read the space of the target"
 
     parsed.reject(find_fault)
-    report = get_engine(request).load(parsed.source, space=space, embed=parsed.embed)
+    policy = secrets_policy(request, secrets)
+    report = get_engine(request).load(
+        parsed.source, space=space, embed=parsed.embed, secrets=policy
+    )
     return LenientJSONResponse(report_to_json(parsed.locate(report)))
 
 

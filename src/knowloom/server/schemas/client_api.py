@@ -13,6 +13,7 @@ from knowloom.server.schemas.fields import (
     Names,
     RequestModel,
     Rows,
+    SecretsPolicy,
     SpaceName,
     Version,
     Weight,
@@ -75,6 +76,7 @@ class AddRequest(RequestModel):
     ] = None
     embed: bool = True
     expected: list[ExpectedVersion] = Field([], max_length=10_000)
+    secrets: SecretsPolicy = None
 
 
 class LoadRequest(RequestModel):
@@ -86,6 +88,10 @@ class LoadRequest(RequestModel):
     layered: bool = Field(
         False, description="Rows from three layers: the node and profile of an entity are merged"
     )
+    documents: bool = Field(
+        False, description="Rows of documents, whose secrets are redacted by default"
+    )
+    secrets: SecretsPolicy = None
 
 
 class ItemsRequest(RequestModel):

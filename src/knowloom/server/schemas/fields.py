@@ -68,6 +68,10 @@ TierName = Annotated[
     Literal["core", "writer_pro", "teams", "enterprise"],
     Field(description="A lower tier than the key's; never a higher one"),
 ]
+SecretsPolicy = Annotated[
+    Literal["refuse", "redact", "flag"] | None,
+    Field(description="For texts with secrets; null: the setting. `flag` only if that stores them"),
+]
 WhereRow = dict[str, Any]
 Where = Annotated[
     WhereRow | Annotated[list[WhereRow], Field(max_length=100)] | None,

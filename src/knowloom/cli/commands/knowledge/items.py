@@ -17,6 +17,7 @@ from knowloom.cli.options import (
     optional_spaces,
     parse_property,
     repeated,
+    secrets_option,
     space_option,
     where_option,
 )
@@ -82,12 +83,14 @@ class ItemArguments(TypedDict, total=False):
     type=parse_property,
 )
 @click.option("--source", metavar="TEXT", help="Where the item comes from.")
+@secrets_option
 @click.pass_obj
 def add(
     session: Session,
     /,
     text: str,
     properties: Sequence[tuple[str, Any]] = (),
+    secrets: str | None = None,
     **fields: Unpack[ItemArguments],
 ) -> None:
     """Store one item."""
@@ -98,7 +101,7 @@ def add(
     with session.open(create=True) as kb:
         row["space"] = kb.reader.choose_space(fields.get("space"))
         item = validation.item_from_row(row, None)
-        report = kb.add(item)
+        report = kb.add(item, secrets=secrets)
     session.warn(*report.problems)
     action = "added" if report.added else "updated" if report.updated else "unchanged"
     session.output(report_to_json(report), lambda _: [f"{action}: {item.id} in {item.space}"])

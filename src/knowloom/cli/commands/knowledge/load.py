@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from knowloom.cli.options import examples, no_vectors_option, repeated
+from knowloom.cli.options import examples, no_vectors_option, repeated, secrets_option
 from knowloom.cli.program import Command
 from knowloom.cli.session import Session
 from knowloom.errors import list_names
@@ -20,7 +21,6 @@ from knowloom.wire.knowledge import report_to_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from knowloom.engine import Engine
     from knowloom.loading.readers import LoadSource
     from knowloom.loading.sources.folder_watch import Snapshot
     from knowloom.ports import Progress
@@ -56,6 +56,7 @@ STEP_S = 0.1  # until an interruption is noticed
     help="Keep items of an earlier load of the same path that are no longer there.",
 )
 @click.option("--follow-links", is_flag=True, help="Read links that lead out of a folder.")
+@secrets_option
 @repeated("--web", "urls", "URL", "Read this page and those it links to, or a sitemap (.xml).")
 @click.option("--max-pages", type=int, metavar="N", help="Pages of each --web. Default: 50.")
 @click.option("--watch", is_flag=True, help="Load again whenever a file changes, until Ctrl-C.")
@@ -78,6 +79,7 @@ def load(
     urls: Sequence[str] = (),
     max_pages: int | None = None,
     space: str | None = None,
+    secrets: str | None = None,
 ) -> None:
     """Store the contents of files and folders.
 
@@ -93,12 +95,15 @@ def load(
     sources = [*_read_sources(unique, name), *_web_pages(urls, max_pages)]
     before = _take_snapshot(unique, follow_links) if watch else {}
     with session.open(create=True, needs_embedder=not no_vectors) as kb:
+        load_source = partial(
+            kb.load, space=space, keep=keep, follow_links=follow_links, secrets=secrets
+        )
         with session.progress() as progress:
-            report = _load_sources(kb, sources, space, keep, follow_links, progress)
+            report = _load_sources(load_source, sources, progress)
             spaces = kb.reader.filled_spaces()
         print_report(session, report, "rows", spaces)
         if watch:
-            _watch(session, kb, unique, space, keep, follow_links, before)
+            _watch(session, load_source, unique, follow_links, before)
     stored = report.added + report.updated + report.unchanged + report.removed + report.edges
     sys.exit(1 if report.skipped and not stored else 0)
 
@@ -119,24 +124,18 @@ def _web_pages(urls: Sequence[str], max_pages: int | None) -> Iterator[LoadSourc
 
 
 def _load_sources(
-    kb: Engine,
+    load_source: Callable[..., Report],
     sources: Sequence[LoadSource],
-    space: str | None,
-    keep: bool,
-    follow_links: bool,
     progress: Progress | None,
 ) -> Report:
     """Load the sources. Skipped rows are retried at the end: links may point into a later file."""
     from knowloom.report import Report
 
-    reports = [
-        kb.load(source, space=space, keep=keep, follow_links=follow_links, progress=progress)
-        for source in sources
-    ]
+    reports = [load_source(source, progress=progress) for source in sources]
     for number, source in enumerate(sources):
         first = reports[number]
         if first.skipped and len(sources) > 1:
-            again = kb.load(source, space=space, embed=False, keep=keep, follow_links=follow_links)
+            again = load_source(source, embed=False)
             edges = first.edges + again.edges
             reports[number] = replace(first, edges=edges, skipped=again.skipped)
     return sum(reports, Report())
@@ -151,10 +150,8 @@ def _take_snapshot(paths: Sequence[str], follow_links: bool) -> Snapshot:
 
 def _watch(
     session: Session,
-    kb: Engine,
+    load_source: Callable[..., Report],
     paths: Sequence[str | Path],
-    space: str | None,
-    keep: bool,
     follow_links: bool,
     loaded: Snapshot,
 ) -> None:
@@ -170,7 +167,7 @@ def _watch(
         session.info(f"watching {', '.join(map(str, paths))}; Ctrl-C ends it")
         for _ in changes:
             try:
-                report = _load_sources(kb, [str(p) for p in paths], space, keep, follow_links, None)
+                report = _load_sources(load_source, [str(path) for path in paths], None)
             except KnowloomError as error:  # as while a folder is replaced
                 session.warn(str(error))
                 continue
@@ -230,7 +227,7 @@ def print_report(
     if not report.skipped or session.as_json:
         return
     if any("what looks like" in skipped.why for skipped in report.skipped):
-        session.info("note: KNOWLOOM_SECRETS=allow stores what looks like a secret, too")
+        session.info("note: --secrets redact stores the rest of such a row: docs/secrets.md")
     counts = (report.added, report.updated, report.unchanged, report.removed, report.edges)
     if any(counts):
         session.warn(f"{len(report.skipped):,} {noun} were skipped")
