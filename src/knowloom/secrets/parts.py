@@ -67,12 +67,13 @@ def _property_parts(value: object, place: str = "properties", name: str = "") ->
 
 def redact_item(item: Item, redact: Redact) -> Item:
     """Return the item with redacted texts; its names stay as they are."""
-    texts = {name: value for name in ITEM_TEXTS if isinstance(value := getattr(item, name), str)}
+    values = {name: value for name in ITEM_TEXTS if isinstance(value := getattr(item, name), str)}
+    texts: dict[str, Any] = {name: _redact_text(text, "", redact) for name, text in values.items()}
     return replace(
         item,
         tags=tuple(_redact_text(tag, "", redact) for tag in item.tags),
         properties=_redact_properties(item.properties, "", redact),
-        **{name: _redact_text(text, "", redact) for name, text in texts.items()},
+        **texts,
     )
 
 

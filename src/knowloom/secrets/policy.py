@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from knowloom import validation
 from knowloom.errors import Invalid, unknown_name
@@ -19,7 +19,7 @@ from knowloom.secrets import parts
 from knowloom.secrets.parts import Part
 from knowloom.secrets.scanner import SecretMatch, SecretRule, SecretScanner
 
-T = TypeVar("T", Item, Edge)
+T = TypeVar("T", bound=Item | Edge)
 
 # "auto" refuses what programs add, and redacts the documents of a load.
 AUTO, REFUSE, REDACT, FLAG, ALLOW = "auto", "refuse", "redact", "flag", "allow"
@@ -132,9 +132,10 @@ class Screening:
         self.notes += [f"{where}{detection.describe()}: {outcome}" for detection in detections]
 
     def _redact(self, value: T) -> T:
+        redact = self.scanner.redact
         if isinstance(value, Item):
-            return parts.redact_item(value, self.scanner.redact)
-        return parts.redact_edge(value, self.scanner.redact)
+            return cast(T, parts.redact_item(value, redact))
+        return cast(T, parts.redact_edge(cast(Edge, value), redact))
 
     def _detect(self, value: Item | Edge) -> list[_Detection]:
         """Return the first secret of each part."""
