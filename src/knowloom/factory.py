@@ -93,9 +93,8 @@ def open(
     "file:profiles/". `embedder` is a name ("minilm", "openai:MODEL@URL"), an object, or None for
     words only; `rerank` a reranker of the best hits ("onnx:FOLDER", "cohere:MODEL", an object).
     `links` selects the automatic edges ([] for none), `names` a name finder for them. `secrets` is
-    the policy for texts with secrets: "refuse", "redact", "flag", "allow". `cache` is a file for
-    embeddings; `agents` and `retrieval` are values or files. New texts are cut to `passage_size`
-    characters.
+    the policy: "refuse", "redact", "flag", "allow". `cache` is a file for embeddings; `agents` and
+    `retrieval` are values or files. New texts are cut to `passage_size` characters.
     """
     policy, settings = open_policy(secrets, secret_rules), resolve_settings(retrieval)
     known_agents, reranking = resolve_agents(agents), _open_reranking(rerank, rerank_settings)
