@@ -83,7 +83,7 @@ class Engine:
     ) -> None:
         self._stores, self.agents = stores, agents  # agents by name
         self.retrieval = retrieval
-        self.secrets = open_policy() if secrets is None else secrets
+        self._secrets = open_policy() if secrets is None else secrets
         self._embedding = EmbeddingService(stores, embedder, caching, query_timeout_s)
         self._records = records  # default folder of check-in records
         linker = Linker(stores, links, naming)
@@ -131,7 +131,7 @@ class Engine:
         `expected` maps keys to versions (see `history.version`) that must still be stored, "" for
         items that must not exist; else Conflict is raised. `secrets` is the policy of this call.
         """
-        screening = self.secrets.screen(secrets)
+        screening = self._secrets.screen(secrets)
         values = [items] if isinstance(items, Item) else items
         candidates = self.reader.fill_space(validation.validate_iterable("items", values))
         new = [screening.screen_item(item) for item in candidates]
@@ -164,7 +164,7 @@ class Engine:
         longer in it unless `keep` is True. `follow_links` reads links out of the folder, too;
         `secrets` is the policy of this call.
         """
-        screening = self.secrets.screen(secrets)
+        screening = self._secrets.screen(secrets)
         default = readers.default_space(source, space, self.reader.choose_space)
         files = FileRecords(screening.fingerprint)
         parts = readers.list_parts(source, space, follow_links, default, files)
@@ -370,7 +370,7 @@ class Engine:
         return pipeline.IngestTarget(
             lambda ids, space: self.reader.stores.items.get([(space, id) for id in ids]),
             lambda layers, space: self.load(layers, space=space, embed=embed, progress=progress),
-            self.secrets.screen().screen_text,
+            self._secrets.screen().screen_text,
         )
 
 

@@ -21,9 +21,9 @@ PAGES = ("a.md", "b.md", "c.md", "d.rst", "e.txt")
 
 def load(kb: Engine, folder: Path, *, keep: bool = False, records: bool = True) -> FileRecords:
     """Load a folder as `Engine.load` does, and return the records of its files."""
-    files = FileRecords(kb.secrets.screen().fingerprint)
+    files = FileRecords(kb._secrets.screen().fingerprint)
     parts = readers.list_parts(folder, "s", files=files if records else None)
-    parse, apply = kb.secrets.screen().parse_row, kb._commits.apply
+    parse, apply = kb._secrets.screen().parse_row, kb._commits.apply
     source_id = provenance.identify_source(folder, "s")
     Loader(kb._stores, parse, apply, kb.reader.now(), source_id, None, files).run(parts, keep)
     return files

@@ -23,7 +23,7 @@ LONG = "word " * 1_500  # two sections of it are too long for one item
 def open_loader(kb: Engine, folder: Path, loader: type[Loader] = Loader) -> Loader:
     return loader(
         kb._stores,
-        kb.secrets.screen().parse_row,
+        kb._secrets.screen().parse_row,
         kb._commits.apply,
         kb.reader.now(),
         provenance.identify_source(folder, "s"),

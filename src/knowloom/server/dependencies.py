@@ -28,7 +28,7 @@ def get_engine(request: Request) -> Engine:
 
 def secrets_policy(request: Request, policy: str | None, is_document: bool = False) -> str | None:
     """Return the policy about secrets of a write; Invalid if the setting forbids it."""
-    secrets = get_engine(request).secrets
+    secrets = get_engine(request)._secrets  # the engine has no more public members
     secrets.validate_policy(policy)
     if policy is None and is_document and secrets.setting == AUTO:
         return REDACT
