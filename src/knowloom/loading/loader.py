@@ -12,15 +12,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from knowloom import codec
-from knowloom.loading import diff, provenance, three_layer
+from knowloom.loading import diff, provenance, source_rows, three_layer
 from knowloom.loading.provenance import Claim, Claims
-from knowloom.loading.source_rows import (
-    SeenItems,
-    SkippedRows,
-    SourcePart,
-    SourceRow,
-    skip_edges,
-)
+from knowloom.loading.source_rows import SeenItems, SkippedRows, SourcePart, SourceRow
 from knowloom.loading.sources.file_records import FileRecords
 from knowloom.model import Edge, EdgeKey, Item, Key, Kind
 from knowloom.ports import PROVENANCE_SPACE, Batch, Progress, Stores
@@ -99,8 +93,7 @@ class Loader:
         self._write_edges(edges)
         self._delete_edges(keep)
         self._write_claims()
-        if self._refused_edges:
-            self._skipped.append(skip_edges(self._refused_edges))
+        self._skipped += source_rows.skip_edges(self._refused_edges)
         return self.report + Report(skipped=tuple(self._skipped), files=add_counts(self._files))
 
     def _parse_rows(self, parts: Sequence[SourcePart]) -> Iterator[ParsedRow]:

@@ -107,7 +107,8 @@ def parse_row(row: SourceRow) -> Item | Edge | Skipped:
         return Skipped(row.where, id, str(error))
 
 
-def skip_edges(count: int) -> Skipped:
-    """Return one entry for all edges of items that were refused."""
+def skip_edges(count: int) -> list[Skipped]:
+    """Return one entry for all edges of items that were refused, none if there are none."""
     edges = "1 edge" if count == 1 else f"{count} edges"
-    return Skipped("edges", edges, "skipped with the items that contain secrets")
+    reason = "skipped with the items that contain secrets"
+    return [Skipped("edges", edges, reason)] if count else []
