@@ -19,7 +19,7 @@ Redact = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScannedText:
     """A text of an item or an edge, and its place; an error must not repeat a part `is_name`."""
 
     place: str
@@ -27,24 +27,30 @@ class Part:
     is_name: bool = False
 
 
-def list_parts(value: Item | Edge) -> list[Part]:
+def list_parts(value: Item | Edge) -> list[ScannedText]:
     """Return all texts of an item or an edge."""
     return list(_item_parts(value) if isinstance(value, Item) else _edge_parts(value))
 
 
-def _item_parts(item: Item) -> Iterator[Part]:
-    yield from (Part(name, value, True) for name in ITEM_NAMES if (value := getattr(item, name)))
-    yield from (Part(name, value) for name in ITEM_TEXTS if (value := getattr(item, name)))
-    yield from (Part("tags", tag) for tag in item.tags)
+def _item_parts(item: Item) -> Iterator[ScannedText]:
+    yield from (
+        ScannedText(name, value, True) for name in ITEM_NAMES if (value := getattr(item, name))
+    )
+    yield from (ScannedText(name, value) for name in ITEM_TEXTS if (value := getattr(item, name)))
+    yield from (ScannedText("tags", tag) for tag in item.tags)
     yield from _property_parts(item.properties)
 
 
-def _edge_parts(edge: Edge) -> Iterator[Part]:
-    yield from (Part(name, value, True) for name in EDGE_NAMES if (value := getattr(edge, name)))
+def _edge_parts(edge: Edge) -> Iterator[ScannedText]:
+    yield from (
+        ScannedText(name, value, True) for name in EDGE_NAMES if (value := getattr(edge, name))
+    )
     yield from _property_parts(edge.properties)
 
 
-def _property_parts(value: object, place: str = "properties", name: str = "") -> Iterator[Part]:
+def _property_parts(
+    value: object, place: str = "properties", name: str = ""
+) -> Iterator[ScannedText]:
     """Yield the texts inside, each after the names that lead to it.
 
     `password` and its value are a secret only together. A name comes before the places that it is
@@ -54,15 +60,15 @@ def _property_parts(value: object, place: str = "properties", name: str = "") ->
         for first, second in _PAIRS:
             if isinstance(value.get(first), str) and isinstance(value.get(second), str):
                 inner_place = f"{place}.{second}" if place else second
-                yield Part(inner_place, f"{value[first]}: {value[second]}")
+                yield ScannedText(inner_place, f"{value[first]}: {value[second]}")
         for key, inner in value.items():
-            yield Part(f"a name in {place}", key)
+            yield ScannedText(f"a name in {place}", key)
             yield from _property_parts(inner, f"{place}.{key}", f"{name}.{key}" if name else key)
     elif isinstance(value, list | tuple):
         for number, inner in enumerate(value):
             yield from _property_parts(inner, f"{place}[{number}]", name)
     elif isinstance(value, str) and value:
-        yield Part(place, f"{name}: {value}")
+        yield ScannedText(place, f"{name}: {value}")
 
 
 def redact_item(item: Item, redact: Redact) -> Item:

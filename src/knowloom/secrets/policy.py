@@ -16,7 +16,7 @@ from knowloom.loading.source_rows import SourceRow
 from knowloom.model import Edge, Item, Key
 from knowloom.report import Skipped
 from knowloom.secrets import parts
-from knowloom.secrets.parts import Part
+from knowloom.secrets.parts import ScannedText
 from knowloom.secrets.scanner import SecretMatch, SecretRule, SecretScanner
 
 T = TypeVar("T", bound=Item | Edge)
@@ -152,7 +152,7 @@ class _Detection:
     """A secret in a part of an item or an edge."""
 
     value: Item | Edge
-    part: Part
+    part: ScannedText
     match: SecretMatch
 
     def describe(self) -> str:
