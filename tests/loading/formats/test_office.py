@@ -43,6 +43,23 @@ class TestPdf:
         with pytest.raises(Invalid, match=message):
             pdf_files.parse(raw, "a.pdf")
 
+    def test_words_that_are_divided_at_the_end_of_a_line_are_joined(self) -> None:
+        stream = (
+            b"BT /F1 12 Tf 50 700 Td (Agents lever-) Tj 0 -14 Td (age multi-agent tools.) Tj ET"
+        )
+        raw = document_samples._pdf_file(
+            [
+                b"<< /Type /Catalog /Pages 2 0 R >>",
+                b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+                b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+                b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 5 0 R"
+                b" /Resources << /Font << /F1 3 0 R >> >> >>",
+                b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+            ],
+            b"",
+        )
+        assert pdf_files.parse(raw, "a.pdf").text == "Agents leverage multi-agent tools."
+
     def test_scanned_pages_are_refused(self) -> None:
         raw = document_samples._pdf_file(
             [

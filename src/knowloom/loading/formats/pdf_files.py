@@ -17,7 +17,7 @@ MAX_OUTLINE = 2_000
 COLUMN_GAP = 1.6  # heights of a line between two columns of a table
 PARAGRAPH_GAP = 1.7  # heights of a line between two paragraphs
 MARGIN_LINES = 1  # lines at the top and the bottom that may be running titles
-_HYPHEN = re.compile("[\\x02\\ufffe\\xad]\r?\n")
+_HYPHEN = re.compile("[\\x02\\ufffe\\xad](?:\r?\n)?")  # PDFium joins some lines itself
 _NUMBER = re.compile(r"\d+")
 
 
