@@ -87,11 +87,14 @@ class Settings:
         0, "characters that new knowledge is cut to; 0: 800, or the stored size"
     )
     embedding_cache: str = _setting(
-        "", 'a file for vectors of texts; "beside": one beside the knowledge'
+        "", 'a file for vectors of texts, or redis://…; "beside": a file beside the knowledge'
     )
     embedding_cache_size: int = _setting(1_000_000, "vectors in the embedding cache")
     embedding_cache_ttl_s: float = _setting(
         0.0, "seconds that cached vectors are valid; 0: for ever"
+    )
+    rate_limits: str = _setting(
+        "", "the Redis (redis://…) in which several servers count the requests of a key"
     )
     analytics: str = _setting(
         "", 'a file with statistics of memory searches, or "beside"; "" for none'

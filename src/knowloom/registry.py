@@ -25,8 +25,10 @@ from knowloom.stores.composite.store import CompositeStore
 # Plug-ins add to these through the entry point groups "knowloom.stores", "knowloom.embedders",
 # "knowloom.llms", "knowloom.rerankers" and "knowloom.names".
 STORES = {
+    "bolt": "knowloom.stores.neo4j.store:BoltStore",
     "file": "knowloom.stores.file.store:FileStore",
     "memory": "knowloom.stores.memory.store:MemoryStore",
+    "neo4j": "knowloom.stores.neo4j.store:Neo4jStore",
     "networkx": "knowloom.stores.networkx:NetworkxStore",
     "postgresql": "knowloom.stores.postgresql.store:PostgresqlStore",
     "redis": "knowloom.stores.redis.store:RedisStore",

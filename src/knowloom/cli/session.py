@@ -44,8 +44,9 @@ class AnalyticsSettings(TypedDict):
 
 
 class ServerSettings(AnalyticsSettings):
-    """Settings of a server: also its language model, "" for none, with its key and timeout."""
+    """Settings of a server: also its limits, and its language model with its key and timeout."""
 
+    rate_limits: str
     llm: str
     llm_api_key: str
     llm_timeout_s: float
@@ -145,10 +146,11 @@ class Session:
         return {"api_key": key, "timeout_s": settings.llm_timeout_s}
 
     def server_settings(self) -> ServerSettings:
-        """Return the settings of a server for its language model and the analytics of memory."""
+        """Return the settings of a server for its limits, its language model and analytics."""
         settings = self.settings()
         return {
             **self.analytics_settings(),
+            "rate_limits": settings.rate_limits,
             "llm": settings.llm,
             "llm_api_key": settings.llm_api_key or settings.openai_api_key,
             "llm_timeout_s": settings.llm_timeout_s,

@@ -13,7 +13,7 @@ import numpy as np
 
 from knowloom.caching import Caching, register
 from knowloom.embedders.calibration import CalibratedEmbedder
-from knowloom.embedders.disk_cache import MAX_LENGTH_ERROR, CacheKey, DiskCache
+from knowloom.embedders.disk_cache import MAX_LENGTH_ERROR, CacheKey, DiskCache, PersistentCache
 from knowloom.embedders.queries import WrappedEmbedder, embed_queries
 from knowloom.errors import KnowloomError, Unavailable
 from knowloom.ports import Embedder, Vector
@@ -23,8 +23,12 @@ FAILED = "embedding_failed"
 QUERIES = "#query"  # after the fingerprint, if queries have vectors of their own
 
 
-def open_disk_cache(caching: Caching) -> DiskCache | None:
-    """Open the file of a cache, if it has one."""
+def open_disk_cache(caching: Caching) -> PersistentCache | None:
+    """Open the file or the Redis server of a cache, if it has one."""
+    if caching.path.startswith(("redis://", "rediss://")):
+        from knowloom.embedders.redis_cache import RedisCache
+
+        return RedisCache(caching.path, caching.ttl_s)
     return DiskCache(caching.path, caching.disk_size, caching.ttl_s) if caching.path else None
 
 
@@ -40,7 +44,7 @@ class CachedEmbedder(WrappedEmbedder):
         embedder: Embedder,
         max_size: int = 10_000,
         ttl_s: float | None = None,
-        disk: DiskCache | None = None,
+        disk: PersistentCache | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         validate_int("cache: max_size", max_size, 1)

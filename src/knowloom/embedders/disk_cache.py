@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import apsw
 import numpy as np
@@ -44,6 +44,24 @@ The cache contains no text and never returns a vector of another model.
 T = TypeVar("T")
 
 
+class PersistentCache(Protocol):
+    """A cache that outlives the process. It raises nothing; `problem` reports its last failure."""
+
+    problem: str
+
+    def get(self, keys: Iterable[CacheKey]) -> dict[CacheKey, Vector]: ...
+
+    def put(self, vectors: Mapping[CacheKey, Vector]) -> None: ...
+
+    def counts(self) -> tuple[int, int]: ...
+
+    def clear(self, model: str | None = None) -> None: ...
+
+    def forget(self, digests: Iterable[bytes]) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class DiskCache:
     """An SQLite file of at most `max_size` vectors, none older than `ttl_s` seconds.
 
@@ -75,7 +93,7 @@ class DiskCache:
             vectors = {}
             for key in requested:
                 rows = file.execute(_SELECT, (*key, oldest)).fetchall()
-                if rows and (vector := _decode(rows[0][0])) is not None:
+                if rows and (vector := decode_vector(rows[0][0])) is not None:
                     vectors[key] = vector
             return vectors
 
@@ -198,7 +216,7 @@ class DiskCache:
             log.warning("embedding cache: cannot move %s aside: %s", self.path, error.strerror)
 
 
-def _decode(data: object) -> Vector | None:
+def decode_vector(data: object) -> Vector | None:
     """Return a stored vector, None for bytes that are not a unit vector."""
     if not isinstance(data, bytes) or not data or len(data) % 4:
         return None

@@ -108,7 +108,7 @@ def _boolean(name: str, value: str) -> bool:
 
 def _prefix(name: str, value: str) -> str:
     if not _PREFIX.fullmatch(value):
-        raise Invalid(f"{name} must consist of letters, digits, '_', '.', ':' and '-'; {value!r}")
+        raise Invalid(f"{name} must consist of letters, digits and '_.:-', got {value!r}")
     return value
 
 

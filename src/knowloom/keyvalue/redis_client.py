@@ -92,6 +92,10 @@ class RedisClient:
         """Run a script on keys of one slot: all of its writes are done, or none."""
         return self._run(lambda client: client.eval(script, len(keys), *keys, *arguments), 1)
 
+    def scan(self, pattern: str) -> list[bytes]:
+        """Return the keys that match a pattern, of all nodes."""
+        return self._run(lambda client: list(client.scan_iter(match=pattern, count=1000)), 2)
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

@@ -115,7 +115,7 @@ def create_app(
     app.state.analytics, app.state.llm = _open_analytics(limits), _open_llm(limits)
     _add_routes(app)
     errors.install_handlers(app)
-    rate = rate or RateLimiter(limits.requests_per_minute)
+    rate = _share_rate(limits, rate or RateLimiter(limits.requests_per_minute), app.state.metrics)
     app.add_middleware(
         GuardMiddleware,
         limits=limits,
@@ -125,6 +125,17 @@ def create_app(
         turns=KeyTurns(workers, limits.concurrent_requests),
     )
     return app
+
+
+def _share_rate(limits: ServerLimits, rate: RateLimiter, metrics: Metrics) -> RateLimiter:
+    """Return a limiter that several servers share, if the limits name a Redis."""
+    if not limits.rate_limits:
+        return rate
+    from knowloom.server.limits.redis_limit import RedisRateLimiter
+
+    shared = RedisRateLimiter(limits.requests_per_minute, limits.rate_limits, rate)
+    shared.count_degraded = metrics.degraded.labels("rate_limits").inc
+    return shared
 
 
 def _lifespan(workers: int) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -176,13 +176,20 @@ class GuardMiddleware:
             challenge = {"WWW-Authenticate": "Bearer"}
             return problem_response(401, detail, "key_required", headers=challenge)
         length = headers.get("content-length", "0")[:20]
-        wait_s = self._rate.wait_s(key.id, request_cost(int(length) if length.isdecimal() else 0))
+        cost = request_cost(int(length) if length.isdecimal() else 0)
+        wait_s = await self._count_request(key.id, cost)
         if wait_s > 0:
             retry = {"Retry-After": str(int(wait_s) + 1)}
             detail = "too many requests, or too large ones, with this key"
             return problem_response(429, detail, "rate_limited", headers=retry)
         scope["state"]["key"] = key
         return None
+
+    async def _count_request(self, key: str, cost: float) -> float:
+        """Return the seconds that a request must wait, 0 if it is allowed."""
+        if self._rate.is_remote:
+            return await asyncio.to_thread(self._rate.wait_s, key, cost)
+        return self._rate.wait_s(key, cost)
 
     async def _find_key(self, headers: Headers) -> ApiKey | None:
         if self._keyring is None or self._keyring.is_open():
@@ -218,7 +225,8 @@ class GuardMiddleware:
                 detail = f"the body took more than {timeout_s:g} seconds"
                 raise HTTPException(408, detail, {"Connection": "close"}) from None
             before, size = size, size + len(message.get("body", b""))
-            if is_chunked and self._rate.wait_s(key, request_cost(size) - request_cost(before)):
+            cost = request_cost(size) - request_cost(before)
+            if is_chunked and cost and await self._count_request(key, cost):
                 raise HTTPException(429, "too many bytes with this key", {"Connection": "close"})
             if not message.get("more_body", False):
                 deadline = None  # only the disconnect follows, which may take long

@@ -26,6 +26,8 @@ class ServerLimits:
 
     max_body: int = 20_000_000  # bytes
     requests_per_minute: int = 6000  # per key; 0 for no limit
+    # A Redis in which several servers count requests; "": each server counts its own.
+    rate_limits: str = field(default="", repr=False)
     hosts: tuple[str, ...] = LOOPBACK  # accepted host names; "*" for any
     concurrent_requests: int = 64  # per key and process, running or waiting; 0 for no limit
     query_timeout_s: float = 60  # of a query, which ends at its next step then; 0 for none

@@ -33,6 +33,8 @@ class TimedLock(Protocol):
 class RateLimiter:
     """A token bucket per key: it refills at the allowed rate and holds a minute's worth."""
 
+    is_remote = False  # True if `wait_s` waits for the network
+
     def __init__(self, per_minute: int, clock: Callable[[], float] = monotonic) -> None:
         self._per_minute = per_minute
         self._clock = clock

@@ -202,7 +202,8 @@ def _is_shareable(url: str) -> bool:
     from knowloom.registry import has_key_table
 
     is_folder = url.startswith(("file:", "networkx:")) and url != "networkx:"
-    return store_file(url) is not None or is_folder or has_key_table(url)
+    is_server = url.startswith(("redis:", "rediss:", "neo4j:", "bolt:"))
+    return store_file(url) is not None or is_folder or is_server or has_key_table(url)
 
 
 @click.group(

@@ -1,0 +1,1 @@
+"""Edges in Neo4j: `store` is the adapter, `bolt` its connection."""
