@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -14,7 +15,9 @@ from knowloom.stores.postgresql import table_definitions
 from knowloom.stores.postgresql.address import parse_address
 from knowloom.stores.postgresql.driver import connect
 from knowloom.stores.postgresql.store import PostgresqlStore
+from knowloom.stores.postgresql.writing.batch_writer import BatchApplier
 from knowloom.testing.knowledge import ACME, batch, item, unit
+from knowloom.text.passages import PASSAGE_SIZE
 from postgresql_server import execute, url_of
 from servers.postgresql import Server
 
@@ -137,3 +140,48 @@ def test_names_in_a_url_may_be_encoded() -> None:
     assert (address.user, address.password, address.host) == ("a@b", "c/d", "::1")
     assert address.name == "postgresql://[::1]:5433/my db schema 's1'"
     assert address.ssl == (("sslmode", "require"),) and "c/d" not in repr(address)
+
+
+@pytest.mark.parametrize("version", range(1, table_definitions.VERSION))
+def test_an_older_schema_is_upgraded_once_by_several_processes_and_keeps_its_items(
+    server: Server, schema: str, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    create_version(server, schema, version, monkeypatch)
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda _: PostgresqlStore.open(url_of(server, schema)), range(4)))
+    for store in stores:
+        assert stored_version(server) == table_definitions.VERSION
+        assert store.find(ACME, 9) == [item("a")] and store.verify() == []
+        store.close()
+
+
+def test_an_upgrade_that_fails_changes_nothing(
+    server: Server, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_version(server, schema, 1, monkeypatch)
+    before = tables(server)
+    broken = (*table_definitions.MIGRATIONS, "CREATE TABLE half(no integer); SELECT 1 / 0")
+    monkeypatch.setattr(table_definitions, "MIGRATIONS", broken)
+    with pytest.raises(Unavailable, match="division"):
+        PostgresqlStore.open(url_of(server, schema))
+    assert tables(server) == before and stored_version(server) == 1
+
+
+def create_version(
+    server: Server, schema: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Create a schema by the first migrations, with an item that an older version has written."""
+    address = parse_address(url_of(server, schema))
+    with connect(address) as connection, monkeypatch.context() as patch:
+        patch.setattr(table_definitions, "MIGRATIONS", table_definitions.MIGRATIONS[:version])
+        patch.setattr(table_definitions, "VERSION", version)
+        table_definitions.prepare_schema(connection, address)
+    with connect(address) as connection, connection.transaction():
+        BatchApplier(connection, PASSAGE_SIZE).apply(batch([item("a")]))
+
+
+def stored_version(server: Server) -> int:
+    with psycopg.connect(server.url) as connection:
+        query = "SELECT value FROM other.meta WHERE key = 'version'"
+        ((version,),) = connection.execute(query).fetchall()
+    return int(version)

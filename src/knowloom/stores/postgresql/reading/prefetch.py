@@ -20,33 +20,48 @@ MAX_ROWS = 2048  # items whose texts and vectors are read ahead by one statement
 MAX_STORED = 4_000  # bytes of a text as it is stored; longer ones are read when they are shown
 SMALL_BODY = f"CASE WHEN pg_column_size(item.body) <= {MAX_STORED} THEN item.body END"
 
-_HITS = f"""SELECT item.no, item.id, {SMALL_BODY}, item.attributes, vector.data
-    FROM unnest(%s::integer[], %s::boolean[]) AS query(no, has_vector)
-    JOIN item ON item.space = %s AND item.no = query.no
+_HITS = f"""SELECT query.space, item.no, item.id, {SMALL_BODY}, item.attributes, vector.data
+    FROM unnest(%s::integer[], %s::integer[], %s::boolean[]) AS query(space, no, has_vector)
+    JOIN item ON item.space = query.space AND item.no = query.no
     LEFT JOIN vector ON query.has_vector AND vector.space = item.space AND vector.no = item.no"""
 
 Row = tuple[int, str, str | None, str, bytes | None]  # number, id, body, attributes, vectors
 
 
-def hit_ids(session: ReadSession, view: SpaceArrays, numbers: Sequence[int]) -> list[str]:
-    """Return the ids of hits, and read their texts ahead; their vectors too in hybrid searches."""
+def read_hits(session: ReadSession, hits: Sequence[tuple[SpaceArrays, Sequence[int]]]) -> None:
+    """Read the ids and texts of hits of several spaces; their vectors too in hybrid searches."""
+    spaces: list[int] = []
+    unread: list[tuple[int, bool]] = []
+    for view, numbers in hits:
+        rows = _unread(session, view, numbers)
+        unread += rows
+        spaces += [view.no] * len(rows)
+    if not unread or len(unread) > MAX_ROWS:
+        return
+    by_space: dict[int, list[Sequence[Any]]] = {}
+    for space, *row in session.fetch(_HITS, (spaces, *map(list, zip(*unread, strict=True)))):
+        by_space.setdefault(space, []).append(row)
+    for view, _ in hits:
+        remember(session, view, by_space.get(view.no, ()))
+
+
+def _unread(
+    session: ReadSession, view: SpaceArrays, numbers: Sequence[int]
+) -> list[tuple[int, bool]]:
+    """Return the hits that are not cached, deferred ones included, and if they lack a vector."""
     places = np.array([*numbers, *session.deferred.pop(view.no, ())], np.intp)
     lacks_text = np.array([not view.has_item(no) for no in places.tolist()], np.bool_)
+    lacks_vector = np.zeros(len(places), np.bool_)
     if session.reads_vectors:
         embedded = places[view.embedded[places]]
         missing = view.vectors.missing(embedded, view.vector_versions[embedded])
         lacks_vector = np.isin(places, missing)
-    else:
-        lacks_vector = np.zeros(len(places), np.bool_)
     unread = lacks_text | lacks_vector
-    if unread.any() and len(places) <= MAX_ROWS:
-        columns = (places[unread].tolist(), lacks_vector[unread].tolist(), view.no)
-        remember(session, view, session.fetch(_HITS, columns))
-    return view.ids(session.fetch, numbers)
+    return list(zip(places[unread].tolist(), lacks_vector[unread].tolist(), strict=True))
 
 
 def defer_hits(session: ReadSession, view: SpaceArrays, numbers: Sequence[int]) -> list[str]:
-    """Return the ids of hits, and leave their texts to the next `hit_ids` of the transaction."""
+    """Return the ids of hits, and leave their texts to the next `read_hits` of the transaction."""
     session.deferred[view.no] = [no for no in numbers if not view.has_item(no)]
     return view.ids(session.fetch, numbers)
 

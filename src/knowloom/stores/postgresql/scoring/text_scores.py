@@ -12,7 +12,7 @@ from knowloom.errors import Conflict
 from knowloom.model import Filter, Key
 from knowloom.ports import IndexResult
 from knowloom.stores.postgresql.item_rows import Numbers
-from knowloom.stores.postgresql.reading.prefetch import hit_ids
+from knowloom.stores.postgresql.reading.prefetch import read_hits
 from knowloom.stores.postgresql.sessions import ReadSession
 from knowloom.stores.postgresql.space_arrays import NO_ITEM, SpaceArrays
 from knowloom.stores.postgresql.term_segments import PostingCache
@@ -31,7 +31,7 @@ def search_text(
     session.reads_hits = True
     check_index(session)
     scores, maximum = score_passages(session, list(views.values()), text)
-    matches: list[tuple[Key, float]] = []
+    hits: dict[str, tuple[SpaceArrays, list[int], list[float]]] = {}
     considered, others = 0, dict[Key, float]()
     for (name, view), by_slot in zip(views.items(), scores, strict=True):
         best = _best_by_item(view, by_slot)
@@ -45,8 +45,12 @@ def search_text(
         if limit:
             places, values, matching = k_largest(best, limit, maximum)
             considered += matching
-            ids = hit_ids(session, view, places)
-            matches += [((name, id), value) for id, value in zip(ids, values, strict=True)]
+            hits[name] = view, places, values
+    read_hits(session, [(view, places) for view, places, _ in hits.values()])
+    matches: list[tuple[Key, float]] = []
+    for name, (view, places, values) in hits.items():
+        ids = view.ids(session.fetch, places)
+        matches += [((name, id), value) for id, value in zip(ids, values, strict=True)]
     top = tuple(sorted(matches, key=best_first)[:limit])
     return IndexResult(top, considered, {key: others[key] for key in also if key in others})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +41,13 @@ def search_vector(session: ReadSession, vector: Vector, only: Filter, limit: int
         mask = view.mask(session.fetch, only)
         allowed[view] = view.embedded if mask is None else view.embedded & mask
     considered = sum(int(np.count_nonzero(mask)) for mask in allowed.values())
-    approximate = _approximate_slots(session, vector, allowed, limit)
+    slots = _approximate_slots(session, vector, allowed, limit)
+    for view in views.values():
+        if view.no not in slots:
+            slots[view.no] = _nearest_slots(view, vector, allowed[view], limit)
+    _load_vectors(session, [(view, np.unique(view.owners[slots[view.no]])) for view in allowed])
     for name, view in views.items():
-        slots = approximate.get(view.no)
-        if slots is None:
-            slots = _nearest_slots(view, vector, allowed[view], limit)
-        scores = _with_ties(_score_best(session, view, vector, slots, limit), limit)
+        scores = _with_ties(_score_best(session, view, vector, slots[view.no], limit), limit)
         ids = defer_hits(session, view, list(scores))
         matches += [((name, id), score) for id, score in zip(ids, scores.values(), strict=True)]
     return IndexResult(tuple(sorted(matches, key=best_first)[:limit]), considered)
@@ -189,14 +191,47 @@ def read_vectors(
     return view.vectors.get(numbers, counts), firsts
 
 
+def _load_vectors(
+    session: ReadSession, numbers_by_view: Sequence[tuple[SpaceArrays, Numbers]]
+) -> None:
+    """Read the vectors of several spaces that are not cached, in one statement."""
+    missing: list[tuple[SpaceArrays, Numbers]] = []
+    for view, numbers in numbers_by_view:
+        uncached = view.vectors.missing(numbers, view.vector_versions[numbers])
+        size = 4 * int(view.records["count"][uncached].sum()) * int(session.meta("dimensions"))
+        if len(uncached) and size <= view.vectors.max_bytes:
+            missing.append((view, uncached))
+    if len(missing) < 2:  # a single one is read when it is needed
+        return
+    for (view, numbers), matrix in zip(missing, _fetch(session, missing), strict=True):
+        counts = view.records["count"][numbers]
+        view.vectors.put(numbers, view.vector_versions[numbers], counts, matrix)
+
+
 def _fetch_vectors(session: ReadSession, view: SpaceArrays, numbers: Numbers) -> Matrix:
-    query = """SELECT count(*), string_agg(vector.data, '' ORDER BY query.place),
+    return _fetch(session, [(view, numbers)])[0]
+
+
+def _fetch(session: ReadSession, requests: Sequence[tuple[SpaceArrays, Numbers]]) -> list[Matrix]:
+    """Return the vectors of items of several spaces, by space."""
+    query = """SELECT query.space, count(*), string_agg(vector.data, '' ORDER BY query.place),
             array_agg(item.id ORDER BY query.place)
-        FROM unnest(%s::integer[]) WITH ORDINALITY AS query(no, place)
-        JOIN vector ON vector.space = %s AND vector.no = query.no
-        JOIN item ON item.space = vector.space AND item.no = vector.no"""
-    ((count, data, ids),) = session.fetch(query, (numbers.tolist(), view.no))
-    rows, dimensions = int(view.records["count"][numbers].sum()), int(session.meta("dimensions"))
+        FROM unnest(%s::integer[], %s::integer[]) WITH ORDINALITY AS query(space, no, place)
+        JOIN vector ON vector.space = query.space AND vector.no = query.no
+        JOIN item ON item.space = vector.space AND item.no = vector.no
+        GROUP BY query.space"""
+    spaces = [view.no for view, numbers in requests for _ in range(len(numbers))]
+    places = [no for _, numbers in requests for no in numbers.tolist()]
+    rows = {space: row for space, *row in session.fetch(query, (spaces, places))}
+    dimensions = int(session.meta("dimensions"))
+    return [_decode(view, numbers, rows.get(view.no), dimensions) for view, numbers in requests]
+
+
+def _decode(
+    view: SpaceArrays, numbers: Numbers, row: Sequence[Any] | None, dimensions: int
+) -> Matrix:
+    count, data, ids = row or (0, b"", [])
+    rows = int(view.records["count"][numbers].sum())
     # A vector of another length would shift all that follow it.
     if count != len(numbers) or len(data) != 2 * rows * dimensions:
         raise _damaged()
