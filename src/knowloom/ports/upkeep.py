@@ -80,7 +80,8 @@ class Salvaged:
     """The content of a repaired file.
 
     `lost` items could not be read, `doubtful` ones were read from damaged pages. A complete file
-    has everything that the damaged one had; any other neither the history nor vectors.
+    has everything that the damaged one had; any other has no vectors, and only the readable part of
+    the history.
     """
 
     items: int
@@ -88,6 +89,9 @@ class Salvaged:
     lost: tuple[Key, ...] = ()
     doubtful: tuple[Key, ...] = ()
     is_complete: bool = False
+    changes: int = 0  # lines of the history
+    lost_changes: int = 0
+    lost_vectors: int = 0  # of passages; they can be computed again
 
 
 class ErasableStore(Protocol):

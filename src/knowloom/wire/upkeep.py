@@ -77,6 +77,9 @@ def salvaged_to_json(salvaged: Salvaged) -> JsonObject:
         "items": salvaged.items,
         "edges": salvaged.edges,
         "is_complete": salvaged.is_complete,
+        "changes": salvaged.changes,
+        "lost_changes": salvaged.lost_changes,
+        "lost_vectors": salvaged.lost_vectors,
         "lost": [{"space": space, "id": id} for space, id in salvaged.lost],
         "doubtful": [{"space": space, "id": id} for space, id in salvaged.doubtful],
     }

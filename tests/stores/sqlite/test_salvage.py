@@ -82,6 +82,42 @@ def test_the_items_of_an_unreadable_page_are_lost_by_id(
         assert salvaged.edges == len(list(kb.edges())) > 40
 
 
+def test_the_history_survives_lost_items(original: Path, damaged: Path, tmp_path: Path) -> None:
+    execute_sql(str(damaged), "UPDATE space SET retention_days = 90 WHERE name = 's'")
+    overwrite(damaged, pages(original, "item")[1])
+    salvaged = knowloom.repair(damaged, tmp_path / "new.db")
+    lost = {id for _, id in salvaged.lost}
+    assert (salvaged.lost_changes, salvaged.lost_vectors > 80) == (0, True)
+    with (
+        knowloom.open(original, embedder=None) as before,
+        knowloom.open(tmp_path / "new.db", embedder=None) as after,
+    ):
+        assert salvaged.changes == len(before.maintenance.audit(limit=1000))
+        for id in [*sorted({item.id for item in before.items(["s"])} - lost), "i050"]:
+            states = [(state.at, state.action, state.item) for state in _items(before, id)]
+            assert [(state.at, state.action, state.item) for state in _items(after, id)] == states
+        assert [state.action for state in _items(after, min(lost))] == ["delete"]
+        assert after.maintenance.audit(actor="repair") and after.verify() == []
+        assert after.maintenance.retention() == {"s": 90}
+
+
+def _items(kb: knowloom.Engine, id: str) -> list[knowloom.State]:
+    states = kb.history.states(id, space="s")
+    return [state for state in states if state.action in ("add", "update", "delete")]
+
+
+def test_lost_lines_of_the_history_are_counted(
+    original: Path, damaged: Path, tmp_path: Path
+) -> None:
+    overwrite(damaged, pages(original, "change_log")[1])
+    salvaged = knowloom.repair(damaged, tmp_path / "new.db")
+    assert salvaged.lost_changes > 0 and salvaged.changes > 0
+    with knowloom.open(original, embedder=None) as kb:
+        total = len(kb.maintenance.audit(limit=1000))
+    assert salvaged.changes + salvaged.lost_changes == total
+    assert stored(tmp_path / "new.db") == stored(original)
+
+
 def test_an_inner_page_that_is_lost_takes_no_item_with_it(
     original: Path, damaged: Path, tmp_path: Path
 ) -> None:

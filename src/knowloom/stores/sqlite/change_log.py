@@ -27,7 +27,7 @@ def read_space(connection: apsw.Connection, space: str, after: int, limit: int) 
     query = f"""SELECT {_COLUMNS} FROM change_log
         WHERE space = (SELECT no FROM space WHERE name = ?) AND number > ?
         ORDER BY number LIMIT ?"""
-    return [_decode(names, row) for row in connection.execute(query, (space, after, limit))]
+    return [decode_row(names, row) for row in connection.execute(query, (space, after, limit))]
 
 
 def read_items(connection: apsw.Connection, keys: Sequence[Key]) -> list[Change]:
@@ -38,10 +38,11 @@ def read_items(connection: apsw.Connection, keys: Sequence[Key]) -> list[Change]
         WHERE target_space = ?1 AND target = ?2 AND NOT (space = ?1 AND id = ?2)"""
     stored = [(numbers[space], id) for space, id in dict.fromkeys(keys) if space in numbers]
     rows = {row[0]: row for row in connection.executemany(query, stored)}
-    return [_decode(names, rows[number]) for number in sorted(rows)]
+    return [decode_row(names, rows[number]) for number in sorted(rows)]
 
 
-def _decode(names: Mapping[int, str], row: Any) -> Change:
+def decode_row(names: Mapping[int, str], row: Any) -> Change:
+    """Return the change of a row with all columns; `names` are those of the spaces."""
     number, space, at, id, action, body, target_space, target, type, actor = row
     link: EdgeKey | None = (
         None if target is None else ((names[space], id), (names[target_space], target), type)
@@ -71,7 +72,7 @@ def find_problems(connection: apsw.Connection, space: int, name: str) -> Iterato
     for row in connection.execute(query, (space,)):
         line = f"space {name!r}: line {row[0]} of the change log"
         try:
-            change = _decode(names, row)
+            change = decode_row(names, row)
         except (Corrupt, LookupError):
             yield f"{line} cannot be read"
             continue

@@ -37,8 +37,9 @@ def repair(session: Session, file: str, to: str) -> None:
 
 def _describe(salvaged: Salvaged, to: str) -> list[str]:
     lines = [f"{salvaged.items} items and {salvaged.edges} edges are in {to}"]
-    if not salvaged.is_complete:
-        lines.append("without the history and the vectors: run knowloom embed")
+    lines.append(f"changes in the history: {salvaged.changes}, lost: {salvaged.lost_changes}")
+    if salvaged.lost_vectors:
+        lines.append(f"vectors lost: {salvaged.lost_vectors}; run knowloom embed")
     lines += [f"lost: {id} of space {space}" for space, id in salvaged.lost]
     lines += [
         f"read from a damaged page, to be checked: {id} of space {space}"

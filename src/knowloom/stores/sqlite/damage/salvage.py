@@ -16,7 +16,7 @@ from knowloom.errors import Conflict, Corrupt, Unavailable
 from knowloom.model import Edge, Item, Key
 from knowloom.ports import Batch, Salvaged
 from knowloom.stores.sqlite import verify
-from knowloom.stores.sqlite.damage import page_checksums, rebuild
+from knowloom.stores.sqlite.damage import log_salvage, page_checksums, rebuild
 from knowloom.stores.sqlite.damage.derived import DECODING_ERRORS
 from knowloom.stores.sqlite.damage.raw_pages import RawDatabase
 from knowloom.stores.sqlite.database import (
@@ -25,6 +25,7 @@ from knowloom.stores.sqlite.database import (
     translate_errors,
     write_transaction,
 )
+from knowloom.stores.sqlite.passage_slots import write_segmenter
 from knowloom.stores.sqlite.rows import edge_from_row, item_from_body
 from knowloom.stores.sqlite.writing.writer import BatchWriter
 
@@ -37,7 +38,7 @@ def salvage(path: Path, target: Path, at: datetime) -> Salvaged:
     """Write everything that can be read to a new file, and report the rest by id.
 
     If only derived data is damaged, the new file has everything, with the history and vectors.
-    Otherwise it has the items and the explicit edges of all readable pages.
+    Otherwise it has the items, the explicit edges and the history of all readable pages.
     """
     if target.exists():
         raise Conflict(f"{str(target)!r} exists: name another file", "exists")
@@ -56,7 +57,8 @@ def _copy_and_mend(path: Path, target: Path) -> Salvaged | None:
             rebuild.mend(connection)
             if not verify.find_problems(connection):
                 ((items, edges),) = connection.execute("SELECT sum(items), sum(edges) FROM space")
-                return Salvaged(items or 0, edges or 0, is_complete=True)
+                ((changes,),) = connection.execute("SELECT count(*) FROM change_log")
+                return Salvaged(items or 0, edges or 0, is_complete=True, changes=changes)
     except (Corrupt, Unavailable, apsw.Error, *DECODING_ERRORS):
         pass
     _remove(target)
@@ -74,11 +76,18 @@ def _salvage_pages(path: Path, target: Path, at: datetime) -> Salvaged:
     names = {row.rowid: str(row.values[1]) for row in database.rows("space") if row.values[1]}
     items, doubtful = _read_items(database, names)
     edges = _read_edges(database, names, items)
-    lost = sorted(_expected_keys(database, names).difference(items))
+    lost = tuple(sorted(_expected_keys(database, names).difference(items)))
+    log = log_salvage.read_log(database, names)
     with closing(connect(str(target), WRITER_CACHE_KB)) as connection:
+        _write_settings(connection, database)
         _write(connection, items, edges, at)
+        with write_transaction(connection):
+            log_salvage.write_log(connection, log, names, items, edges, at)
+            _write_retention(connection, database)
     uncertain = tuple(sorted(key for key in doubtful if key in items))
-    return Salvaged(len(items), len(edges), tuple(lost), uncertain)
+    vectors = sum(1 for _ in database.rows("vector", 2))
+    counts = (len(log.lines), log.lost, vectors)
+    return Salvaged(len(items), len(edges), lost, uncertain, False, *counts)
 
 
 def _read_with_log(path: Path, target: Path) -> bytes:
@@ -167,3 +176,23 @@ def _write(
             BatchWriter(connection, time).apply(batch)
     with write_transaction(connection):
         BatchWriter(connection, time).apply(Batch(at, edges=tuple(edges)))
+
+
+def _write_settings(connection: apsw.Connection, database: RawDatabase) -> None:
+    """Cut texts as the damaged file did, if it can be told, and keep the list of its backups."""
+    settings = {row.values[0]: row.values[1] for row in database.rows("meta", 2)}
+    _, _, size = str(settings.get("segmenter")).rpartition(":")
+    backups = [row.values for row in database.rows("backup", 2) if not row.is_doubtful]
+    with write_transaction(connection):
+        if size.isdigit():
+            write_segmenter(connection, int(size))
+        connection.executemany("INSERT OR IGNORE INTO backup VALUES (?, ?)", backups)
+
+
+def _write_retention(connection: apsw.Connection, database: RawDatabase) -> None:
+    columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(space)")]
+    place = columns.index("retention_days")
+    query = "UPDATE space SET retention_days = ? WHERE name = ?"
+    for row in database.rows("space", len(columns)):
+        if not row.is_doubtful and isinstance(row.values[place], int):
+            connection.execute(query, (row.values[place], row.values[1]))
