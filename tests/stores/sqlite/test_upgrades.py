@@ -11,6 +11,7 @@ from killed_upgrades import SCHEMAS, count_writes, kill_at, unpack
 import knowloom
 from knowloom import Unavailable
 from knowloom.stores.sqlite import database
+from knowloom.stores.sqlite.damage.page_checksums import find_damaged_pages, has_checksums
 from knowloom.stores.sqlite.database import VERSION
 from knowloom.stores.sqlite.store import SqliteStore
 from knowloom.stores.sqlite.upkeep import upgrades
@@ -67,6 +68,14 @@ def test_an_old_file_opens_with_everything_in_it(schema: int, tmp_path: Path) ->
     path = unpack(schema, tmp_path)
     check_content(path)
     check_content(path)
+
+
+def test_repair_gives_an_old_file_checksums(tmp_path: Path) -> None:
+    old, new = unpack(1, tmp_path), tmp_path / "new.db"
+    salvaged = knowloom.repair(old, new)
+    assert salvaged.is_complete and has_checksums(new) and not has_checksums(old)
+    check_content(new)
+    assert find_damaged_pages(new) == []
 
 
 def test_the_old_files_are_all_schemas_but_the_current_one() -> None:

@@ -45,7 +45,7 @@ def unverified() -> Iterator[None]:
 
 
 def reserve_bytes(connection: apsw.Connection) -> None:
-    """Make room for the checksums in a file that has no pages yet."""
+    """Make room for the checksums in a file that has no pages yet, or by the next VACUUM."""
     connection.reserve_bytes("main", RESERVED)
 
 
@@ -142,6 +142,12 @@ def _is_intact(page: bytes) -> bool:
     content = memoryview(page)[:-RESERVED]
     stored = int.from_bytes(page[-RESERVED:], "little")
     return zlib.crc32(content) == stored or not any(page)
+
+
+def has_checksums(path: Path) -> bool:
+    """Return True if the pages of a file end in checksums."""
+    with path.open("rb") as file:
+        return bool(_parse_header(file.read(HEADER)))
 
 
 def find_damaged_pages(path: Path) -> list[int]:

@@ -58,11 +58,25 @@ def _copy_and_mend(path: Path, target: Path) -> Salvaged | None:
             if not verify.find_problems(connection):
                 ((items, edges),) = connection.execute("SELECT sum(items), sum(edges) FROM space")
                 ((changes,),) = connection.execute("SELECT count(*) FROM change_log")
+                _write_checksums(connection, target)
                 return Salvaged(items or 0, edges or 0, is_complete=True, changes=changes)
     except (Corrupt, Unavailable, apsw.Error, *DECODING_ERRORS):
         pass
     _remove(target)
     return None
+
+
+def _write_checksums(connection: apsw.Connection, target: Path) -> None:
+    """Replace a file of an earlier version by one whose pages have checksums, and close it."""
+    if page_checksums.has_checksums(target):
+        return
+    sealed = target.with_name(f"{target.name}.partial")
+    _remove(sealed)
+    page_checksums.reserve_bytes(connection)
+    connection.execute("VACUUM INTO ?", (str(sealed),))
+    connection.close()
+    _remove(target)
+    sealed.replace(target)
 
 
 def _remove(target: Path) -> None:
