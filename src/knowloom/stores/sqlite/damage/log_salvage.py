@@ -49,12 +49,12 @@ def read_log(database: RawDatabase, names: Mapping[int, str]) -> SalvagedLog:
 def _is_readable(row: Row, names: Mapping[int, str]) -> bool:
     if len(row.values) not in (_COLUMNS, _COLUMNS - 1):  # without an author before schema 5
         return False
-    known = {0: "", **names}  # 0: an action on the whole file
+    spaces = {0: "", **names}  # 0: an action on the whole file
     values = (row.rowid, *row.values[1:], *("",) * (_COLUMNS - len(row.values)))
     try:
         if row.values[1] != 0:
-            change_log.decode_row(known, values)
-        return row.values[1] in known
+            change_log.decode_row(spaces, values)
+        return row.values[1] in spaces
     except (Corrupt, *DECODING_ERRORS):
         return False
 
