@@ -100,6 +100,30 @@ class TestRuns:
         shown = markdown(text, at(text, "## B\n\n### C\n\nText.", ("A", "B", "C"), inner=2))
         assert shown == "### Guide\n#### A\n\\## B\n\n\\### C\n\nText.\n\n"
 
+    def test_rows_of_a_table_are_shown_below_its_header(self) -> None:
+        header = "| pier | depth |\n| --- | ---: |"
+        text = f"Piers.\n\n{header}\n| north | 12 |\n| south | 9 |\n| west | 7 |\n\nDone."
+        assert markdown(text, at(text, "| south | 9 |")) == (
+            f"### Guide\n{header}\n| south | 9 |\n\n"
+        )
+        ranges = at(text, f"{header}\n| north | 12 |"), at(text, "| west | 7 |\n\nDone.")
+        assert markdown(text, *ranges).count("pier | depth") == 1
+        twice = markdown(text, at(text, "| north | 12 |"), at(text, "| west | 7 |"))
+        assert twice.count("pier | depth") == 1
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "| a | b |\n| c | d |\n| rows",
+            "Names | of\n--- | ---\n| rows",
+            f"| {'a' * 500} |\n| - |\n| rows",
+            "```\n| a |\n| - |\n| rows\n```",
+        ],
+    )
+    def test_other_lines_with_bars_have_no_header(self, text: str) -> None:
+        [run] = excerpt_runs(Hit(item(text), 1.0), [at(text, "| rows")])
+        assert run.table == ""
+
     def test_a_range_cut_behind_its_heading_is_shown_below_it(self) -> None:
         section = at(GUIDE, "Unpack the archive", PATH, inner=1)
         assert markdown(GUIDE, section).startswith("### Guide\n#### Install > Linux\nUnpack")

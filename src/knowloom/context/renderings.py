@@ -150,7 +150,9 @@ def _count_part(
     """Return the tokens of an excerpt of one part, and of the block around it."""
     item = hit.item
     text = item.text[part.start : part.end]
-    key = (layout.name, separator, counter, item.id, item.type, item.title, hit.via, text)
+    # The headings, code block or table around the part are shown as well: the hash covers them.
+    whole = (item.id, item.type, item.title, hash(item.text))
+    key = (layout.name, separator, counter, *whole, hit.via, part.start, text)
     counts = _part_tokens.get(key) if layout.is_cacheable else None
     if counts is None:
         tokens = counter.count(layout.block(hit, Form.EXCERPT, (part,)) + separator)

@@ -77,6 +77,8 @@ def _format_excerpt(hit: Hit, passages: Sequence[Passage]) -> str:
         text = _normalise_lines(run.text.rstrip())
         if run.fence and _indent_width(run.fence) <= MAX_FENCE_INDENT:
             text = f"{run.fence}\n{text}"  # or its end would open a block of the text behind it
+        elif run.table:
+            text = f"{run.table}\n{text}"
         pieces.append(f"{escape_body(text)}\n\n")
     return "".join(pieces) or "\n"
 

@@ -18,6 +18,9 @@ ELLIPSIS = "[…]"  # between two runs
 HEADING_SEPARATOR = " > "
 MAX_HEADING = 80  # characters of a heading in a path
 MAX_INDENT = 80  # characters: deeper indents are not restored
+MAX_TABLE = 20_000  # characters of a table above a range, in which its header is searched
+HEADER_ROWS = 2  # of a table: the names of the columns and the line below them
+MAX_TABLE_HEADER = 400  # characters: longer ones are not repeated
 MAX_FENCE_MARKS = 100_000  # examined in a text
 CACHED_FENCES = 200_000
 
@@ -32,6 +35,7 @@ class Run(NamedTuple):
     headings: str
     text: str
     fence: str = ""  # the line that opens the code block which the text begins in
+    table: str = ""  # the header of the table whose rows the text begins with
 
 
 class Fence(NamedTuple):
@@ -60,7 +64,10 @@ def excerpt_runs(hit: Hit, passages: Sequence[Passage]) -> list[Run]:
         path = _path_above(item, group[0])
         headings = format_headings(path) if path != last_path else ""
         fence = find_fence(item.text, start)
-        runs.append(Run(headings, item.text[start:end], fence.opening if fence else ""))
+        table = "" if fence else find_table_header(item.text, start)
+        if any(table == run.table or table in run.text for run in runs):
+            table = ""
+        runs.append(Run(headings, item.text[start:end], fence.opening if fence else "", table))
         last_path = heading_path(item, group[-1])
     return runs
 
@@ -82,6 +89,21 @@ def find_fence(text: str, position: int) -> Fence | None:
     if place < 0 or not fences[place].start < position < fences[place].end:
         return None
     return fences[place]
+
+
+def find_table_header(text: str, position: int) -> str:
+    """Return the header of the table that a position is inside of, "" elsewhere."""
+    line = text.rfind("\n", 0, position) + 1
+    if text[line:position].strip() or not text.startswith("|", position):
+        return ""
+    rows: list[str] = []
+    for row in reversed(text[max(0, line - MAX_TABLE) : line].split("\n")[:-1]):
+        if not row.startswith("|"):
+            break
+        rows.append(row)
+    header = "\n".join(rows[: -HEADER_ROWS - 1 : -1])
+    is_header = len(rows) >= HEADER_ROWS and not rows[-HEADER_ROWS].strip("|-: \t")
+    return header if is_header and len(header) <= MAX_TABLE_HEADER else ""
 
 
 def _group_adjacent(text: str, passages: Sequence[Passage]) -> list[list[Passage]]:
