@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from itertools import count
+from typing import Any
 
 import pytest
 from differential import Verified
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from knowloom.stores.postgresql.store import PostgresqlStore
@@ -42,20 +44,25 @@ LOCAL = {
 
 
 def run_machine(setups: dict[str, dict[str, str]], prepare: object, examples: int) -> None:
-    machine = type("Machine", (Verified,), {"setups": setups, "prepare": staticmethod(prepare)})
+    """Run the same examples each time, or other ones until there were enough operations."""
+    machine: Any = type(
+        "Machine", (Verified,), {"setups": setups, "prepare": staticmethod(prepare)}
+    )
     check = settings(
-        max_examples=max(examples, OPERATIONS // STEPS),
+        max_examples=examples,
         stateful_step_count=STEPS,
         deadline=None,
-        derandomize=True,
+        derandomize=not OPERATIONS,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    while True:
+    for number in count():
+        if OPERATIONS:
+            seed(number)(machine)
         run_state_machine_as_test(machine, settings=check)
-        if machine.operations >= OPERATIONS:  # type: ignore[attr-defined]
+        print(f"{machine.operations} operations on {', '.join(setups)}", flush=True)
+        if machine.operations >= OPERATIONS:
             break
-    print(f"{machine.operations} operations on {', '.join(setups)}")  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("small_limits")

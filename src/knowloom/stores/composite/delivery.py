@@ -49,7 +49,8 @@ class Delivery:
             return []
         names = dict.fromkeys(self._names[layer] for layer in layers if layer in self._names)
         changes = (QueuedChange(name, tuple(items), tuple(edges), is_complete) for name in names)
-        return [self._outbox.identify(change) for change in changes]
+        parts = (part for change in changes for part in change.split(MAX_CHANGES))
+        return [self._outbox.identify(part) for part in parts]
 
     def encode(self, changes: Sequence[QueuedChange]) -> tuple[Item, ...]:
         """Return the entries to write in the transaction of the changes."""
@@ -72,6 +73,9 @@ class Delivery:
         mirror = self._mirrors.get(change.layer)
         if mirror is None:  # of a layer that is not used any more
             return True
+        if self.paused_error(change.layer) is not None:
+            self._is_suspect = True
+            return False
         started = self._monotonic()
         try:
             mirror.write(change)
@@ -88,6 +92,7 @@ class Delivery:
     def deliver_all(self) -> dict[str, int]:
         """Deliver everything that is queued; return what is still pending."""
         with self._lock:
+            self._paused.clear()  # a command that repairs tries all layers
             self.deliver(self._outbox.read())
             return self.pending()
 
@@ -161,9 +166,9 @@ class Delivery:
         """Leave a layer alone for a while if its failure took long."""
         now = self._monotonic()
         if now - started > SLOW_S:
-            self._paused[layer] = (now + RETRY_S, error)
+            self._paused[self._names[layer]] = (now + RETRY_S, error)
 
     def paused_error(self, layer: str) -> Unavailable | None:
         """Return the last error of a layer that is left alone for now."""
-        until, error = self._paused.get(layer, (0.0, None))
+        until, error = self._paused.get(self._names[layer], (0.0, None))
         return error if self._monotonic() < until else None

@@ -8,7 +8,7 @@ state, in any order and as often as necessary.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -33,6 +33,18 @@ class QueuedChange:
     @property
     def size(self) -> int:
         return max(1, len(self.items) + len(self.edges))
+
+    def split(self, size: int) -> Iterator[QueuedChange]:
+        """Yield the change in parts of at most so many items and edges."""
+        if self.size <= size:
+            yield self
+            return
+        both: list[tuple[tuple[Key, ...], tuple[EdgeKey, ...]]] = [
+            *((self.items[start : start + size], ()) for start in range(0, len(self.items), size)),
+            *(((), self.edges[start : start + size]) for start in range(0, len(self.edges), size)),
+        ]
+        for number, (items, edges) in enumerate(both):
+            yield QueuedChange(self.layer, items, edges, self.is_complete and not number)
 
     def concerns(self, spaces: Set[str]) -> bool:
         """Return True if the change is about one of the spaces."""

@@ -33,6 +33,7 @@ from knowloom.ports import (
     Vector,
 )
 from knowloom.stores.composite import candidates
+from knowloom.stores.composite.completeness import Completeness
 from knowloom.stores.composite.composite_upkeep import CompositeUpkeep
 from knowloom.stores.composite.consistency import (
     describe_duplicates,
@@ -73,6 +74,7 @@ class CompositeStore:
         mirrors = build_mirrors(primary, self._layers, graph)
         self._mirrors = mirrors
         self._delivery = Delivery(Outbox(primary), mirrors, monotonic)
+        self._completeness = Completeness(primary, self._layers, graph)
         self._writer = ItemWriter(primary, metadata, self._apply_to_truth)
         self._thread = local()  # `depth` of nested blocks that read
 
@@ -127,6 +129,7 @@ class CompositeStore:
         try:
             error = error or self._delivery.find_gap(layer, spaces)
             if error is None:
+                self._completeness.check(layer, spaces)
                 return ask()
         except Unavailable as failure:
             if failure.code == "closed":

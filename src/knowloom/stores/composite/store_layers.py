@@ -13,6 +13,7 @@ from knowloom.ports import (
     EXACT,
     Batch,
     Candidates,
+    ErasableStore,
     GraphStore,
     IndexEntry,
     ItemStore,
@@ -29,6 +30,8 @@ UNLIMITED = 1_000_000_000  # edges
 
 class CompleteStore(ItemStore, TextIndex, VectorIndex, GraphStore, Protocol):
     """A store that plays all roles."""
+
+    def upkeep(self) -> ErasableStore: ...
 
 
 def build_version(item: Item, passage_size: int, fingerprint: str) -> str:
@@ -84,10 +87,13 @@ class StoreLayer:
         return tuple(self.store.edges_of(keys, names, limit=UNLIMITED))
 
     def remove(self, keys: Sequence[Key]) -> None:
+        """Delete entries, and erase them from the log: the truth may have purged the items."""
         existing = [item.key for item in self.store.get(keys)]
         if existing:
             edges = self._edges_at(existing)
-            self.store.apply(Batch(LAYER_TIME, edges=edges, deleted=tuple(existing)))
+            self.store.upkeep().purge(existing, LAYER_TIME, "")
+            if edges:
+                self.store.apply(Batch(LAYER_TIME, edges=edges))
 
     def indexed_spaces(self) -> list[str]:
         return [info.name for info in self.store.spaces() if info.items]
