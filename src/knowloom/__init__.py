@@ -80,6 +80,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         format_items as format_items,
         select_within_budget as select_within_budget,
     )
+    from knowloom.client.async_client import AsyncClient as AsyncClient
     from knowloom.client.client import Client as Client
     from knowloom.capabilities.differences import (
         ContextDiff as ContextDiff,
@@ -124,6 +125,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         pydantic_ai_read_tool as pydantic_ai_read_tool,
         pydantic_ai_tool as pydantic_ai_tool,
     )
+    from knowloom.conversation.shown_record import ShownRecord as ShownRecord
     from knowloom.maintenance import Statistics as Statistics
     from knowloom.loading.sources.web_source import WebPages as WebPages
     from knowloom.model import (
@@ -138,6 +140,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES
         Kind as Kind,
         LeftOut as LeftOut,
         Problem as Problem,
+        Shown as Shown,
     )
     from knowloom.operations.backups import (
         Backup as Backup,
@@ -192,6 +195,7 @@ _HOMES = {
     "knowloom.capabilities.provider.provider": "Provider",
     "knowloom.capabilities.selection": "Selection format_items select_within_budget",
     "knowloom.loading.sources.web_source": "WebPages",
+    "knowloom.client.async_client": "AsyncClient",
     "knowloom.client.client": "Client",
     "knowloom.capabilities.differences": "ContextDiff ItemChange diff_contexts",
     "knowloom.capabilities.related": "find_related",
@@ -202,6 +206,7 @@ _HOMES = {
         "NotFound SearchError TemplateNotFound Unavailable"
     ),
     "knowloom.evaluation.compare": "Comparison compare",
+    "knowloom.conversation.shown_record": "ShownRecord",
     "knowloom.evaluation.evaluate": "evaluate",
     "knowloom.evaluation.questions": "Question",
     "knowloom.evaluation.results": "Evaluation",
@@ -214,7 +219,8 @@ _HOMES = {
     "knowloom.integrations.pydantic_ai": "pydantic_ai_read_tool pydantic_ai_tool",
     "knowloom.maintenance": "Statistics",
     "knowloom.model": (
-        "Citation ItemCondition Context ContextFormat Edge Fragment Hit Item Kind LeftOut Problem"
+        "Citation ItemCondition Context ContextFormat Edge Fragment Hit Item Kind LeftOut Problem "
+        "Shown"
     ),
     "knowloom.operations.backups": "Backup RecordedBackup Restored",
     "knowloom.operations.copying": "Copied CopiedSpace",
@@ -231,7 +237,7 @@ _HOMES = {
     "knowloom.tokens": "get_counter",
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
-_EXTRAS = {"knowloom.client.client": "client"}
+_EXTRAS = {"knowloom.client.async_client": "client", "knowloom.client.client": "client"}
 
 __all__ = sorted(_MODULES)
 

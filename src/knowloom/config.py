@@ -96,6 +96,9 @@ class Settings:
     rate_limits: str = _setting(
         "", "the Redis (redis://…) in which several servers count the requests of a key"
     )
+    cors_origins: str = _setting(
+        "", 'sites whose pages may call the server: "https://app.example.com", or "*"'
+    )
     analytics: str = _setting(
         "", 'a file with statistics of memory searches, or "beside"; "" for none'
     )

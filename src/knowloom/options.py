@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 
 from knowloom.errors import unknown_name
 from knowloom.filters.condition_json import WhereArgument
-from knowloom.model import ContextFormat, Edge, Filter, Item, Query
+from knowloom.model import Context, ContextFormat, Earlier, Edge, Filter, Item, Query, Shown
 from knowloom.recipes import Agent, Mode, Recipe
 from knowloom.retrieval_settings import (
     MAX_LIMIT,
@@ -32,6 +32,7 @@ from knowloom.validation import (
 )
 
 Row = TypeVar("Row", Item, Edge)
+SeenArgument = str | Context | Shown | Sequence[str | Context | Shown] | None
 OVERRIDES = (
     "bm25_weight depth exclude_types kinds limit min_score mode tags types vector_weight".split()
 )
@@ -54,6 +55,9 @@ class QueryOptions:
     min_answer_confidence: float = 0.0  # return nothing but a notice below this
     where: WhereArgument = None  # conditions that every item of the answer fulfils
     rerank: bool | None = None  # False: without the reranker; True: not without it
+    seen: SeenArgument = None  # ids and contexts that the reader knows: not shown again
+    after: Context | Earlier | None = None  # the context that this one continues
+    new_tokens: int | None = None  # of what is not in `after`; None: as many as fit
 
     @property
     def token_model(self) -> str:
@@ -90,7 +94,9 @@ class ContextOptions(QueryOptions):
         recipes, overrides = select_recipes(self.recipe), self.overrides
         if isinstance(self.recipe, str) and settings.changes:
             recipes = tuple(settings.apply(recipe, overrides) for recipe in recipes)
-        recipes = resolve_recipes(recipes, overrides, validate_budget(self.max_tokens))
+        new = validate_budget(self.new_tokens, name="new_tokens")
+        limits = [limit for limit in (validate_budget(self.max_tokens), new) if limit is not None]
+        recipes = resolve_recipes(recipes, overrides, min(limits, default=None))
         return restrict_recipes(recipes, resolve_tier(self.tier))
 
 
@@ -110,6 +116,9 @@ class ContextArguments(TypedDict, total=False):
     min_answer_confidence: float
     where: WhereArgument
     rerank: bool | None
+    seen: SeenArgument
+    after: Context | Earlier | None
+    new_tokens: int | None
     recipe: str | Sequence[Recipe]
     agent: str | Agent | None
     tier: TierArgument
@@ -234,8 +243,8 @@ def validate_limit(limit: int | None) -> int | None:
     return None if limit is None else validate_int("limit", limit, 1, MAX_LIMIT)
 
 
-def validate_budget(value: object, minimum: int = 0) -> int | None:
-    return None if value is None else validate_int("max_tokens", value, minimum, 100_000_000)
+def validate_budget(value: object, minimum: int = 0, name: str = "max_tokens") -> int | None:
+    return None if value is None else validate_int(name, value, minimum, 100_000_000)
 
 
 def fill_space(

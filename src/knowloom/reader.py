@@ -17,6 +17,7 @@ from knowloom.context.item_pages import ItemPage, minimum_budget, paginate
 from knowloom.context.item_search import Search, search_items
 from knowloom.context.notices import doubt
 from knowloom.context.pipeline import build_context
+from knowloom.conversation.earlier_turns import resolve_turn
 from knowloom.embedding import EmbeddingService
 from knowloom.errors import Invalid, NotFound, list_names, unknown_space
 from knowloom.filters.condition_json import validate_where
@@ -209,9 +210,8 @@ class Reader:
                     reranking,
                 )
                 context = paths.annotate_context(context, stores)
-        digest = self.seal_digest(context.digest, context.text)
         stats = replace(context.stats, timings=timings)
-        return replace(context, digest=digest, stats=stats)
+        return replace(context, digest=self.seal_digest(context.digest, context.text), stats=stats)
 
     def seal_digest(self, digest: str, text: str) -> str:
         """Return the digest of an answer; of a restricted reader one that depends on its text.
@@ -371,8 +371,7 @@ class Reader:
         return self._embedding.is_cpu_bound
 
     def _query(self, text: str, spaces: Sequence[str], options: QueryOptions) -> Query:
-        now, as_of, entity = options.now, options.as_of, options.entity
-        vector = options.vector
+        now, as_of, entity, vector = options.now, options.as_of, options.entity, options.vector
         return Query(
             validate_query(text),
             tuple(spaces),
@@ -387,6 +386,7 @@ class Reader:
             validate_bool("citations", options.citations),
             validate_fraction("min_answer_confidence", options.min_answer_confidence),
             where=validate_where(options.where),
+            **resolve_turn(options.seen, options.after, options.new_tokens, options.format),
         )
 
 

@@ -15,7 +15,7 @@ from mcp import ClientSession, MCPError
 
 import knowloom
 from knowloom.tokens import get_counter
-from mcp_clients import TIMEOUT_S, converse, server_environment, text_of
+from mcp_clients import TIMEOUT_S, converse, malformed_messages, server_environment, text_of
 
 count = get_counter("gpt-4").count
 QUESTION = "How do I process a refund?"
@@ -41,6 +41,24 @@ def test_an_agent_asks_follows_and_remembers(store: Path) -> None:
         assert id in text_of(found)
         assert not (await session.call_tool("forget", {"id": id})).is_error
         assert (await session.call_tool("forget", {"id": id})).is_error
+
+    converse(talk, store, "--space", "support")
+
+
+def test_a_connection_does_not_show_the_same_text_twice(store: Path) -> None:
+    async def talk(session: ClientSession) -> None:
+        asked = {"question": QUESTION, "budget": 600}
+        first, second = [await session.call_tool("context", asked) for _ in range(2)]
+        again = await session.call_tool("context", asked | {"again": True})
+        cited, fresh = (
+            {citation["id"] for citation in answer.structured_content["citations"]}
+            for answer in (first, second)
+        )
+        assert cited and not cited & fresh
+        named = second.structured_content["shown_before"]
+        assert {item["id"] for item in named} <= cited
+        assert "Shown before" in text_of(second) and count(text_of(second)) <= 600
+        assert text_of(again) == text_of(first)
 
     converse(talk, store, "--space", "support")
 
@@ -136,46 +154,6 @@ def test_a_missing_file_is_named_before_anything_is_served(tmp_path: Path) -> No
     command = [sys.executable, "-m", "knowloom", "mcp", str(tmp_path / "none.db")]
     ended = subprocess.run(command, capture_output=True, env=server_environment(), timeout=60)
     assert ended.returncode == 1 and ended.stdout == b"" and b"none.db" in ended.stderr
-
-
-def malformed_messages(chance: random.Random, number: int) -> list[bytes]:
-    """Return lines that are no requests, or requests that no server can answer."""
-    valid: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
-    seeds: list[Any] = [
-        b"{",
-        b"[]",
-        b"null",
-        b'"text"',
-        b"{}",
-        b"\xff\xfe\x00",
-        b"[" * 5000,
-        b"1e999",
-        valid,
-        valid | {"params": []},
-        valid | {"params": {"name": 5}},
-        valid | {"params": {"name": "context", "arguments": "x"}},
-        valid | {"params": {"name": "context", "arguments": {"question": {"a": [1]}}}},
-        valid | {"params": {"name": "x" * 10_000}},
-        valid | {"method": "nope"},
-        valid | {"method": ""},
-        valid | {"id": {}},
-        valid | {"id": None},
-        valid | {"jsonrpc": "1"},
-        {"jsonrpc": "2.0", "method": "notifications/nope"},
-        {"jsonrpc": "2.0", "id": 9, "result": 5},
-        valid | {"method": "resources/read", "params": {"uri": "\u0000"}},
-        valid | {"method": "completion/complete", "params": {"ref": {"type": "?"}}},
-        valid | {"method": "initialize", "params": {"protocolVersion": 7}},
-    ]
-    lines = []
-    for _ in range(number):
-        seed = chance.choice(seeds)
-        line = seed if isinstance(seed, bytes) else json.dumps(seed).encode()
-        if chance.random() < 0.5 and len(line) > 2:
-            place = chance.randrange(len(line))
-            line = line[:place] + bytes([chance.randrange(32, 256)]) + line[place + 1 :]
-        lines.append(line.replace(b"\n", b" ").replace(b"\r", b" "))
-    return lines
 
 
 def test_a_thousand_malformed_messages_do_no_harm(store: Path) -> None:

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+import knowloom
 from cli_runs import run, run_json
 from knowloom import Invalid
+from knowloom.conversation.shown_record import ShownRecord
 from knowloom.mcp import surface
 from knowloom.mcp.tools import HANDLERS
 
@@ -77,3 +79,19 @@ def test_the_settings_of_a_client_start_the_server(client: str) -> None:
     arguments = servers["knowloom"]["args"]
     assert arguments[:3] == ["-m", "knowloom", "mcp"]
     assert arguments[-3:] == ["--space", "two words", "--read-only"]
+
+
+def test_only_connections_that_remember_can_repeat() -> None:
+    forgetful = surface.list_tools(["one"], read_only=False, remembers=False)
+    assert "again" in surface.TOOLS[0].arguments and "again" not in forgetful[0].arguments
+
+
+def test_the_record_of_shown_items_is_bounded() -> None:
+    record = ShownRecord(limit=3)
+    with knowloom.open("memory:", embedder=None) as kb:
+        kb.add([knowloom.Item(f"i{n}", "s", text=f"refund number {n}") for n in range(5)])
+        record.add(kb.context("refund"))
+        assert len(record.entries()) == 3
+        assert {entry.id for entry in record.entries()} <= {f"i{n}" for n in range(5)}
+    record.clear()
+    assert record.entries() == ()

@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("validation", "filters", "formats", "config", "tokens", "tiers", "registry", "keyvalue"),
     ("retrieval_settings", "openai_http", "templates", "axioms", "retrieval", "loading"),
-    ("options", "context", "linking", "secrets"),
+    ("options", "conversation", "context", "linking", "secrets"),
     ("agents", "structuring", "rerankers.guard", "embedders.onnx_text", "embedders.calibration"),
     ("embedders.batches", "embedders.cache", "embedders.queries", "embedders.model_files"),
     ("embedding",),

@@ -275,3 +275,17 @@ context_options = combine(
     ),
     now_option,
 )
+turn_options = combine(
+    repeated("--seen", "seen", "ID", "Item that was shown before: not shown again."),
+    click.option(
+        "--after",
+        metavar="FILE",
+        help="Continue this context, a file written with --json; - is standard input.",
+    ),
+    click.option(
+        "--new-tokens",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Token budget of what is new. Default: as many as fit.",
+    ),
+)

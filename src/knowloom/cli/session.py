@@ -50,6 +50,7 @@ class ServerSettings(AnalyticsSettings):
     llm: str
     llm_api_key: str
     llm_timeout_s: float
+    cors_origins: str
 
 
 class WarningCollector(logging.Handler):
@@ -151,6 +152,7 @@ class Session:
         return {
             **self.analytics_settings(),
             "rate_limits": settings.rate_limits,
+            "cors_origins": settings.cors_origins,
             "llm": settings.llm,
             "llm_api_key": settings.llm_api_key or settings.openai_api_key,
             "llm_timeout_s": settings.llm_timeout_s,

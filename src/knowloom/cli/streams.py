@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from knowloom.errors import Invalid, Unavailable
 from knowloom.files import read_text
+
+if TYPE_CHECKING:
+    from knowloom.model import Context
 
 
 def read_stdin() -> str:
@@ -86,3 +90,14 @@ def _replace_file(path: Path) -> Iterator[TextIO]:
 def read_document(path: str) -> str:
     """Return the text of a file; "-" is standard input."""
     return read_stdin() if path == "-" else read_text(path)
+
+
+def read_context(name: str) -> Context:
+    """Read a context from a file that a command wrote as JSON; - is standard input."""
+    from knowloom.wire.context_diffs import parse_context
+
+    try:
+        row = json.loads(read_document(name))
+    except (ValueError, RecursionError):
+        row = None
+    return parse_context(name, row)

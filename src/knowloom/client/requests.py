@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from knowloom import codec, tiers, validation
+from knowloom.conversation.earlier_turns import validate_after, validate_seen
 from knowloom.errors import Invalid
 from knowloom.filters.condition_json import validate_where, where_to_json
 from knowloom.model import Edge, Key
@@ -19,6 +20,7 @@ from knowloom.recipes import RECIPES, Agent, Recipe
 from knowloom.wire import JsonObject
 from knowloom.wire.contexts import format_to_json
 from knowloom.wire.recipes import recipe_to_json
+from knowloom.wire.turns import earlier_to_json, shown_to_json
 
 TIMES = ("as_of", "created_from", "created_to", "now")
 NAME_LISTS = ("kinds", "types", "exclude_types", "tags")
@@ -35,6 +37,10 @@ def encode_context_options(options: Mapping[str, Any]) -> JsonObject:
         plain["agent"] = agent
     if "format" in plain:
         plain["format"] = format_to_json(plain["format"])
+    if plain.get("seen") is not None:
+        plain["seen"] = shown_to_json(validate_seen(plain["seen"]))
+    if plain.get("after") is not None:
+        plain["after"] = earlier_to_json(validate_after(plain["after"]))
     if "recipe" in plain:
         plain["recipe"] = _encode_recipes(plain["recipe"])
     return encode_options(plain) | encode_tier(options.get("tier"))

@@ -73,9 +73,12 @@ def count_citation(hit: Hit, layout: Layout, counter: TokenCounter) -> int:
 
 
 def cite_fragments(
-    fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter
+    fragments: Sequence[Fragment], layout: Layout, counter: TokenCounter, first: int = 1
 ) -> tuple[list[Fragment], tuple[Citation, ...]]:
-    """Return the fragments with numbers or sources in their blocks, and the citations."""
+    """Return the fragments with numbers or sources in their blocks, and the citations.
+
+    `first` is the number of the first citation.
+    """
     citations: list[Citation] = []
     cited: list[Fragment] = []
     for fragment in fragments:
@@ -83,7 +86,7 @@ def cite_fragments(
         blocks: list[Chosen] = []
         for block in fragment.chosen:
             if is_cited(block.hit, block.form):
-                citation = _cite(block, len(citations) + 1)
+                citation = _cite(block, first + len(citations))
                 citations.append(citation)
                 text = _mark(layout, block.text, citation.number, citation.source)
                 block = replace(block, text=text, tokens=counter.count(text + separator))

@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from knowloom.context.packing import (
-    SEE_ALSO,
-    PackingResult,
-    SectionCandidates,
-    pack,
-    tolerance_of,
-)
+from knowloom.context.packing import SEE_ALSO, PackingResult, SectionCandidates
 from knowloom.context.pipeline import gather_candidates
-from knowloom.formats.custom import resolve_layout
+from knowloom.context.turns.continuation import SHOWN_REASON, pack_turn
 from knowloom.model import Context, Form, Hit, Item, Key, LeftOut
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import Recipe, Source, search_depth
@@ -26,6 +20,7 @@ from knowloom.retrieval.sources import recipe_filter
 # Larger budgets to try, as multiples of the requested one.
 BUDGET_FACTORS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
 MIN_BUDGET_STEP = 50  # tokens
+SHOWN_REMEDY = "a request without it in seen or after"
 LIMIT_FACTOR = 3  # growth of the limits, to report the next candidates
 NOT_FOUND_REASONS: dict[Source, str] = {
     "search": "other items match the query better",
@@ -91,7 +86,8 @@ def _add_remedies(
     For an omission it is the smallest of the budgets tried that includes it, for a name the
     smallest that shows the item whole, or else more of it.
     """
-    budget = context.query.max_tokens
+    limit = _limit_name(context)
+    budget = getattr(context.query, limit)
     has_pointers = any(fragment.name == SEE_ALSO for fragment in context.fragments)
     pointed: Sequence[LeftOut] = ()
     shown: dict[tuple[str, Key], dict[Form, int]] = {}
@@ -106,26 +102,36 @@ def _add_remedies(
     for entry in context.left_out:
         forms = shown.get((entry.fragment, entry.hit.item.key), {})
         first = next(iter(forms), None)  # budgets were tried in ascending order
-        yield replace(entry, remedy=_describe_budget(forms, first))
+        remedy = _describe_budget(limit, forms, first)
+        yield replace(entry, remedy=SHOWN_REMEDY if entry.reason == SHOWN_REASON else remedy)
     for entry in pointed:
         forms = shown.get((entry.fragment, entry.hit.item.key), {})
         best = min(forms, key=list(Form).index, default=None)
         reason = f"shown by its name only: {entry.reason}"
-        yield replace(entry, reason=reason, remedy=_describe_budget(forms, best))
+        yield replace(entry, reason=reason, remedy=_describe_budget(limit, forms, best))
 
 
-def _describe_budget(forms: Mapping[Form, int], form: Form | None) -> str:
+def _limit_name(context: Context) -> str:
+    """Return the option that limits the text: `new_tokens` where it is the smaller one."""
+    new, limit = context.query.new_tokens, context.query.max_tokens
+    return "new_tokens" if new is not None and (limit is None or new <= limit) else "max_tokens"
+
+
+def _describe_budget(limit: str, forms: Mapping[Form, int], form: Form | None) -> str:
     if form is None:
         return f"more than {BUDGET_FACTORS[-1]:g} times the tokens"
-    return f"max_tokens={forms[form]} shows it ({form.value})"
+    return f"{limit}={forms[form]} shows it ({form.value})"
 
 
 def _pack(
     context: Context, sections: Sequence[SectionCandidates], budget: int, counter: TokenCounter
 ) -> PackingResult:
-    query, layout = context.query, resolve_layout(context.query.format)
-    tolerance = tolerance_of(sections)
-    return pack(sections, budget, layout, counter, tolerance, query.text, query.citations)
+    query = context.query
+    if _limit_name(context) == "new_tokens":
+        query = replace(query, new_tokens=budget)
+    else:
+        query = replace(query, max_tokens=budget)
+    return pack_turn(query, sections, counter).packed
 
 
 def _next_candidates(

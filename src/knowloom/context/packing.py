@@ -83,7 +83,7 @@ class _Document:
     counter: TokenCounter
     repetitions: dict[int, int]  # numbers of hits that repeat another, and of that one
     has_needs: bool  # True if candidates need others
-    has_citations: bool
+    first_citation: int  # 0 for none
 
     @property
     def hits(self) -> list[Hit]:
@@ -106,12 +106,13 @@ def pack(
     counter: TokenCounter,
     tolerance: float = 0.0,
     query: str = "",
-    citations: bool = False,
+    citations: int = 0,
 ) -> PackingResult:
     """Return the best set of candidates whose text has at most `max_tokens` tokens.
 
     Without a limit, all of them are included whole. Where candidates need others, a set within
     `tolerance` of the optimum is enough. Long items are narrowed to the parts that cover the query.
+    `citations` is the number of the first one, 0 for none.
     """
     document = _prepare(candidates, max_tokens, layout, counter, query, citations)
     if max_tokens is None:
@@ -137,7 +138,7 @@ def _prepare(
     layout: Layout,
     counter: TokenCounter,
     query: str,
-    citations: bool,
+    citations: int,
 ) -> _Document:
     """Render the candidates, without those that repeat another.
 
@@ -362,8 +363,8 @@ def _build_result(document: _Document, choice: Choice, room: int) -> PackingResu
                 left_out.append(_new_left_out(hit, recipe.name, reason, tokens, ""))
         fragments.append(_build_fragment(recipe.name, chosen, layout, counter, section.overhead))
     citations: tuple[Citation, ...] = ()
-    if document.has_citations:
-        fragments, citations = cite_fragments(fragments, layout, counter)
+    if document.first_citation:
+        fragments, citations = cite_fragments(fragments, layout, counter, document.first_citation)
     text, tokens = assemble_text(fragments, citations, layout, counter)
     gap = choice.gap
     return PackingResult(text, tokens, tuple(fragments), tuple(left_out), gap, citations)

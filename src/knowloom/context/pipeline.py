@@ -12,8 +12,9 @@ from knowloom.caching import cached
 from knowloom.context.citations import sources_fragment
 from knowloom.context.confidence import context_confidence
 from knowloom.context.notices import section_notices
-from knowloom.context.packing import SectionCandidates, pack, relationship_needs, tolerance_of
+from knowloom.context.packing import SectionCandidates, relationship_needs
 from knowloom.context.paths import annotate_paths
+from knowloom.context.turns.continuation import pack_turn
 from knowloom.errors import Conflict, Unavailable
 from knowloom.formats.custom import resolve_layout
 from knowloom.model import RESERVED_PREFIX, Context, Hit, Key, Problem, Query, Stats
@@ -70,7 +71,9 @@ def build_context(
         confidence=confidence,
     )
     if confidence is not None and confidence < query.min_answer_confidence:
-        return context
+        if query.after is None:
+            return context
+        sections = []  # the earlier text stays
     return _pack_context(context, sections, counter)
 
 
@@ -83,11 +86,10 @@ def _pack_context(
     context: Context, sections: Sequence[SectionCandidates], counter: TokenCounter
 ) -> Context:
     """Add the text and its parts to a context."""
-    query = context.query
-    layout, tolerance = resolve_layout(query.format), tolerance_of(sections)
+    layout = resolve_layout(context.query.format)
     with span("fit"):
-        budget, text = query.max_tokens, query.text
-        packed = pack(sections, budget, layout, counter, tolerance, text, query.citations)
+        turn = pack_turn(context.query, sections, counter)
+    packed = turn.packed
     reasons = {section.recipe.name: section.problem for section in sections}
     fragments = tuple(
         replace(fragment, problem=reasons.get(fragment.name, "")) for fragment in packed.fragments
@@ -100,6 +102,8 @@ def _pack_context(
         left_out=packed.left_out,
         stats=replace(context.stats, optimality_gap=packed.gap),
         citations=packed.citations,
+        degraded=(*context.degraded, *turn.problems),
+        prefix=turn.prefix,
     )
 
 
@@ -327,8 +331,13 @@ def compute_digest(
         *((repr(query.where),) if query.where else ()),
         *((repr(query.min_answer_confidence),) if query.min_answer_confidence else ()),
         *((repr(reranking.identity),) if reranking is not None else ()),
+        *((repr((query.seen, query.after, query.new_tokens)),) if _has_turns(query) else ()),
     )
     return hashlib.sha256(f"({', '.join(inputs)})".encode()).hexdigest()
+
+
+def _has_turns(query: Query) -> bool:
+    return bool(query.seen) or query.after is not None or query.new_tokens is not None
 
 
 _recipes_repr: Callable[[tuple[Recipe, ...]], str] = cached("recipe digests", CACHED_RECIPES)(repr)

@@ -73,6 +73,9 @@ class HaystackRetriever:
             )
         if not isinstance(self._lookup.recipe, str):
             raise Invalid(f"recipe must be a name in a saved pipeline, got {self._lookup.recipe!r}")
+        seen = self._lookup.seen or ()
+        if not isinstance(seen, Sequence) or not all(isinstance(entry, str) for entry in seen):
+            raise Invalid("seen must be ids in a saved pipeline")
         options = {name: _to_yaml(value) for name, value in self._options.items()}
         if conditions := validate_where(self._lookup.where):
             options["where"] = where_to_json(conditions)

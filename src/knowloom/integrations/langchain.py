@@ -24,8 +24,8 @@ class KnowloomRetriever(BaseRetriever):
     """Retrieves the `k` best items or, with `max_tokens`, the blocks of one context.
 
     The blocks fit the budget together; `k` is then the maximum number of candidates, and `recipe`,
-    `format`, `model`, `entity`, `paths` and `citations` are its options. Of a long item a search
-    returns the passage that matched, unless `whole` is set.
+    `format`, `model`, `entity`, `paths`, `citations` and `seen` are its options. Of a long
+    item a search returns the passage that matched, unless `whole` is set.
     """
 
     kb: KnowledgeBase
@@ -50,6 +50,7 @@ class KnowloomRetriever(BaseRetriever):
     citations: bool = True
     rerank: bool | None = None
     whole: bool = False
+    seen: Any = None
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun

@@ -12,11 +12,12 @@ from knowloom import validation
 from knowloom.capabilities.reading import ReadableKnowledge as ReadableKnowledge
 from knowloom.capabilities.reading import read_by_name
 from knowloom.context.citations import is_cited
+from knowloom.conversation.shown_record import ShownRecord
 from knowloom.errors import Invalid, MissingExtra, NotFound, unknown_name
 from knowloom.filters.condition_json import WhereArgument
 from knowloom.formats.runs import excerpt_runs
 from knowloom.model import Chosen, Citation, Context, Hit, Item
-from knowloom.options import ReadArguments
+from knowloom.options import ReadArguments, SeenArgument
 from knowloom.recipes import Mode, Recipe
 from knowloom.wire.contexts import describe_match, passage_to_json, problem_to_json
 
@@ -71,6 +72,7 @@ class LookupArguments(TypedDict, total=False):
     citations: bool
     whole: bool
     rerank: bool | None
+    seen: SeenArgument | ShownRecord
 
 
 ARGUMENTS = tuple(LookupArguments.__annotations__)
@@ -114,10 +116,13 @@ class Lookup:
     citations: bool = True
     rerank: bool | None = None
     whole: bool = False  # results of a search have the whole text of long items
+    seen: SeenArgument | ShownRecord = None  # not shown again; a record also grows by each context
 
     def __post_init__(self) -> None:
         _check_knowledge(self.kb, KnowledgeBase, self.spaces)
         validation.validate_bool("whole", self.whole)
+        if self.seen is not None and self.max_tokens is None:
+            raise Invalid("seen applies to contexts: set max_tokens, too")
 
     @classmethod
     def create(
@@ -159,7 +164,12 @@ class Lookup:
             options["kinds"] = self.kinds
         if self.paths:
             options["paths"] = True
+        record = self.seen if isinstance(self.seen, ShownRecord) else None
+        if self.seen is not None:
+            options["seen"] = self.seen if record is None else record.entries()
         context = self.kb.context(query, **options)
+        if record is not None:
+            record.add(context)
         for problem in context.degraded:
             log.warning("context %s: %s", problem.part, problem.reason)
         return context

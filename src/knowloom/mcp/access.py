@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -13,6 +14,7 @@ from knowloom.capabilities.reading import find_key, read_by_name
 from knowloom.capabilities.related import find_related
 from knowloom.client.client import Client
 from knowloom.context.item_pages import ItemPage
+from knowloom.conversation.shown_record import ShownRecord
 from knowloom.engine import Engine
 from knowloom.errors import Forbidden, Invalid, NotFound, list_names
 from knowloom.filters.condition_json import WhereArgument
@@ -29,7 +31,8 @@ ID_LENGTH = 12  # hexadecimal digits of a memory's id
 class KnowledgeAccess:
     """The calls that tools make, on an engine or on a server through its client.
 
-    `select` chooses the readable and `writable` the writable ones among the stored spaces.
+    `readable` and `writable` select spaces among the stored ones; `granted` may be written before
+    they are stored. Queries run inside of `reading`, and contexts are passed to `record`.
     """
 
     kb: Engine | Client
@@ -39,6 +42,10 @@ class KnowledgeAccess:
     tier: Tier | None = None
     readable: Callable[[Sequence[str]], list[str]] = list
     writable: Callable[[Sequence[str]], list[str]] = list
+    granted: tuple[str, ...] = ()
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext
+    record: Callable[[Context], None] = lambda _: None
+    shown: ShownRecord | None = None  # of a connection that remembers what it showed
 
     # Spaces
 
@@ -75,7 +82,8 @@ class KnowledgeAccess:
             raise Forbidden("this connection is read-only")
         if space is not None and self.spaces is not ALL and space not in self.spaces:
             raise NotFound(f"no space {space!r}; available: {list_names(self.spaces)}")
-        target = space or choose_space(self.writable(self.list_spaces()))
+        stored = self.writable(self.list_spaces())
+        target = space or choose_space(stored or sorted(self.granted))
         if not self.writable([target]):
             raise Forbidden(f"the key may not write space {target!r}")
         return target
@@ -85,32 +93,40 @@ class KnowledgeAccess:
     def context(self, question: str, spaces: Sequence[str], max_tokens: int) -> Context:
         options: ContextArguments = {"max_tokens": max_tokens, "model": self.model}
         options["citations"] = True
+        if self.shown is not None:
+            options["seen"] = self.shown.entries()
         if self.tier is not None:
             options["tier"] = self.tier
-        return self.kb.context(question, spaces=spaces, **options)
+        with self.reading():
+            context = self.kb.context(question, spaces=spaces, **options)
+        self.record(context)
+        return context
 
     def search(self, query: str, spaces: Sequence[str], limit: int) -> Hits:
         options: SearchArguments = {"limit": limit}
         if self.tier is not None:
             options["tier"] = self.tier
-        return self.kb.search(query, spaces=spaces, **options)
+        with self.reading():
+            return self.kb.search(query, spaces=spaces, **options)
 
     def read(self, name: str, spaces: Sequence[str], page: int, max_tokens: int) -> ItemPage:
         self._check_full("reading items")
-        return read_by_name(
-            self.kb, name, spaces, page=page, max_tokens=max_tokens, model=self.model
-        )
+        with self.reading():
+            return read_by_name(
+                self.kb, name, spaces, page=page, max_tokens=max_tokens, model=self.model
+            )
 
     def related(self, name: str, spaces: Sequence[str], limit: int) -> Hits:
         """Return the neighbours of an item, given by its id or another name."""
         self._check_full("reading links")
-        try:
-            return self._related(name, spaces, limit)
-        except (Invalid, NotFound):
-            key = find_key(self.kb, name, spaces)
-            if key is None:
-                raise
-            return self._related(key[1], [key[0]], limit)
+        with self.reading():
+            try:
+                return self._related(name, spaces, limit)
+            except (Invalid, NotFound):
+                key = find_key(self.kb, name, spaces)
+                if key is None:
+                    raise
+                return self._related(key[1], [key[0]], limit)
 
     def _related(self, id: str, spaces: Sequence[str], limit: int) -> Hits:
         if isinstance(self.kb, Client):

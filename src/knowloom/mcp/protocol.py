@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from mcp import types
@@ -154,13 +155,17 @@ def build_prompt(access: KnowledgeAccess, question: str) -> str:
     room = BUDGET - get_counter(access.model).count(frame)
     if room < surface.MIN_BUDGET:
         raise Invalid(f"the question is too long: it leaves {room} of {BUDGET} tokens")
-    answer = build_context(access, {"question": question, "budget": room})
+    # A prompt begins a conversation: whatever was shown before is not part of it.
+    fresh = replace(access, shown=None)
+    answer = build_context(fresh, {"question": question, "budget": room})
     text = PROMPT_TEXT.format(context=answer.text, question=question)
     return fit(text, BUDGET, access.model)
 
 
 def _select_tools(access: KnowledgeAccess) -> dict[str, surface.ToolSpec]:
-    tools = surface.list_tools(access.list_spaces(), read_only=access.read_only)
+    remembers = access.shown is not None
+    spaces, read_only = access.list_spaces(), access.read_only
+    tools = surface.list_tools(spaces, read_only=read_only, remembers=remembers)
     return {tool.name: tool for tool in tools}
 
 

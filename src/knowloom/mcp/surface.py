@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from knowloom import codec
@@ -19,6 +19,7 @@ INSTRUCTIONS = "Stored knowledge. Call context first; read what it cites or poin
 PRIMER_URI = "knowloom://primer"
 ITEM_URI = "knowloom://item/{space}/{id}"
 PROMPT = "answer"
+AGAIN = "again"  # the argument of `context` for connections that remember what they showed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,12 @@ class ToolSpec:
         """Return the tool with an argument `space`, unless there is only one to name."""
         if len(spaces) == 1:
             return self
-        arguments = {**self.arguments, "space": Argument("string")}
-        return ToolSpec(
-            self.name, self.description, arguments, self.writes, self.destroys, self.hints
-        )
+        return replace(self, arguments={**self.arguments, "space": Argument("string")})
+
+    def without(self, name: str) -> ToolSpec:
+        """Return the tool without an argument."""
+        rest = {key: value for key, value in self.arguments.items() if key != name}
+        return replace(self, arguments=rest)
 
     def to_json(self) -> JsonObject:
         """Return the tool as the protocol lists it."""
@@ -117,7 +120,11 @@ TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         "context",
         "The knowledge that answers a question, with cited sources.",
-        {"question": Argument("string", required=True), "budget": _BUDGET},
+        {
+            "question": Argument("string", required=True),
+            "budget": _BUDGET,
+            AGAIN: Argument("boolean", "repeat what was shown before"),
+        },
     ),
     ToolSpec(
         "search",
@@ -145,9 +152,13 @@ TOOLS: tuple[ToolSpec, ...] = (
 _BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
-def list_tools(spaces: Sequence[str], *, read_only: bool) -> list[ToolSpec]:
-    """Return the tools of a connection that serves these spaces."""
-    return [tool.with_space(spaces) for tool in TOOLS if not (tool.writes and read_only)]
+def list_tools(spaces: Sequence[str], *, read_only: bool, remembers: bool = True) -> list[ToolSpec]:
+    """Return the tools of a connection that serves these spaces.
+
+    One that does not remember what it showed cannot be asked to repeat it.
+    """
+    tools = [tool.with_space(spaces) for tool in TOOLS if not (tool.writes and read_only)]
+    return tools if remembers else [tool.without(AGAIN) for tool in tools]
 
 
 def describe_resources() -> list[JsonObject]:

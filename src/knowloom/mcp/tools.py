@@ -10,7 +10,7 @@ from knowloom.context.item_pages import ItemPage
 from knowloom.errors import Invalid
 from knowloom.formats.runs import excerpt_runs
 from knowloom.mcp.access import KnowledgeAccess
-from knowloom.model import Context, Hit, Key, Problem
+from knowloom.model import SHOWN_BEFORE, Context, Hit, Key, Problem
 from knowloom.text.normalisation import collapse_whitespace
 from knowloom.tokens import get_counter
 from knowloom.wire import JsonObject
@@ -38,6 +38,8 @@ def build_context(access: KnowledgeAccess, arguments: Mapping[str, Any]) -> Tool
     budget = arguments.get("budget", BUDGET)
     spaces = access.choose(arguments.get("space"))
     count, room = get_counter(access.model).count, budget
+    if access.shown is not None and arguments.get("again"):
+        access.shown.clear()
     for _ in range(MAX_ATTEMPTS):
         context = access.context(arguments["question"], spaces, max_tokens=room)
         text = _frame_context(context)
@@ -45,6 +47,8 @@ def build_context(access: KnowledgeAccess, arguments: Mapping[str, Any]) -> Tool
         if overrun <= 0:
             break
         room = max(0, room - overrun)
+    if access.shown is not None:
+        access.shown.add(context)
     return ToolAnswer(fit(text, budget, access.model), _describe_context(context, count(text)))
 
 
@@ -66,7 +70,14 @@ def _describe_context(context: Context, tokens: int) -> JsonObject:
         {"number": citation.number, "id": citation.id, "space": citation.space}
         for citation in context.citations
     ]
-    return {"citations": citations, "tokens": tokens, "digest": context.digest}
+    before = [
+        chosen.hit.item.key
+        for fragment in context.fragments
+        if fragment.name == SHOWN_BEFORE
+        for chosen in fragment.chosen
+    ]
+    row: JsonObject = {"citations": citations, "tokens": tokens, "digest": context.digest}
+    return row | ({SHOWN_BEFORE: _keys_to_json(before)} if before else {})
 
 
 def search(access: KnowledgeAccess, arguments: Mapping[str, Any]) -> ToolAnswer:

@@ -2,6 +2,7 @@
 
 from knowloom.model.condition import ItemCondition
 from knowloom.model.context import (
+    SHOWN_BEFORE,
     Chosen,
     Citation,
     Context,
@@ -30,6 +31,7 @@ from knowloom.model.item import (
     Kind,
 )
 from knowloom.model.problem import PROBLEM_CODES, Problem, Severity
+from knowloom.model.turn import Earlier, Shown, content_version, merge_shown
 
 __all__ = [
     "AUTOMATIC",
@@ -39,12 +41,14 @@ __all__ = [
     "PLACES",
     "PROBLEM_CODES",
     "RESERVED_PREFIX",
+    "SHOWN_BEFORE",
     "SINCE",
     "Change",
     "Chosen",
     "Citation",
     "Context",
     "ContextFormat",
+    "Earlier",
     "Edge",
     "EdgeKey",
     "Filter",
@@ -62,5 +66,8 @@ __all__ = [
     "Query",
     "ScoredPassage",
     "Severity",
+    "Shown",
     "Stats",
+    "content_version",
+    "merge_shown",
 ]

@@ -11,6 +11,9 @@ from html import escape
 from knowloom.model.condition import ItemCondition
 from knowloom.model.hit import Hit, Passage
 from knowloom.model.problem import Problem
+from knowloom.model.turn import Earlier, Shown
+
+SHOWN_BEFORE = "shown_before"  # the section of pointers to items that the reader has seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class Query:
     citations: bool = field(default=False, repr=False)  # True: number blocks and list their sources
     min_answer_confidence: float = field(default=0.0, repr=False)  # below it, show nothing
     where: tuple[ItemCondition, ...] = field(default=(), repr=False)  # of every item of the answer
+    seen: tuple[Shown, ...] = field(default=(), repr=False)  # not shown again unless it changed
+    after: Earlier | None = field(default=None, repr=False)  # the text that this one continues
+    new_tokens: int | None = field(default=None, repr=False)  # of what is added; None: no limit
 
 
 class Form(StrEnum):
@@ -139,6 +145,7 @@ class Context:
     stats: Stats = field(default_factory=Stats)
     citations: tuple[Citation, ...] = ()  # in the order of the text, if requested
     confidence: float | None = None  # share of such answers with the evidence; None: no search
+    prefix: int = 0  # characters at the beginning that are the text of an earlier context
 
     def __str__(self) -> str:
         return self.text
@@ -156,7 +163,8 @@ class Context:
     @property
     def truncated(self) -> bool:
         """True if the budget left a candidate out or shortened it."""
-        forms = {chosen.form for fragment in self.fragments for chosen in fragment.chosen}
+        fragments = [part for part in self.fragments if part.name != SHOWN_BEFORE]
+        forms = {chosen.form for fragment in fragments for chosen in fragment.chosen}
         return bool(forms - {Form.WHOLE}) or any(entry.tokens for entry in self.left_out)
 
     def sections(self) -> dict[str, str]:

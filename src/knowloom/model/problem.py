@@ -54,6 +54,7 @@ PROBLEM_CODES: Mapping[str, tuple[Severity, str]] = {
     "history_erased": (_NOTICE, "states as of that time were erased: what had them is left out"),
     "low_confidence": (_NOTICE, "the evidence for an answer is probably not stored"),
     "estimated_tokens": (_NOTICE, "the model has no known tokenizer: its tokens are estimated"),
+    "prefix_dropped": (_NOTICE, "the earlier text and what is new do not fit: begun anew"),
     "too_many": (_NOTICE, "a limit was reached, and the rest is not considered"),
     "tier": (_NOTICE, "the tier of the caller restricts the answer"),
 }

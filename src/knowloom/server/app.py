@@ -22,6 +22,7 @@ from knowloom.engine import Engine
 from knowloom.ports import LLM, LLMSettings
 from knowloom.registry import open_llm
 from knowloom.server import errors
+from knowloom.server.agents.mcp_endpoint import add_endpoint
 from knowloom.server.auth import Keyring
 from knowloom.server.console import browsing, evaluation, files, health, keys, site
 from knowloom.server.jobs import JobBoard
@@ -114,6 +115,7 @@ def create_app(
     app.state.keyring, app.state.jobs, app.state.limits = keyring, JobBoard(jobs), limits
     app.state.analytics, app.state.llm = _open_analytics(limits), _open_llm(limits)
     _add_routes(app)
+    add_endpoint(app, limits)
     errors.install_handlers(app)
     rate = _share_rate(limits, rate or RateLimiter(limits.requests_per_minute), app.state.metrics)
     app.add_middleware(

@@ -17,13 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowloom.errors import Unavailable
 from knowloom.server.auth import Keyring
+from knowloom.server.cors import CorsPolicy
 from knowloom.server.errors import internal_error, problem_response
 from knowloom.server.keys.api_keys import ANONYMOUS, ApiKey
 from knowloom.server.limits.rate_limit import RateLimiter, request_cost
 from knowloom.server.limits.turns import KeyTurns, RequestTurn, TooManyRequests
 from knowloom.server.metrics import Metrics
 from knowloom.server.page_headers import add_headers
-from knowloom.server.settings import ServerLimits
+from knowloom.server.settings import ServerLimits, parse_origins
 from knowloom.tracing import limit_time
 
 log = logging.getLogger("knowloom.http")
@@ -68,6 +69,7 @@ class GuardMiddleware:
         self._rate = rate
         self._turns = turns
         self._lookups = CapacityLimiter(MAX_LOOKUPS)
+        self._cors = CorsPolicy(parse_origins(limits.cors_origins))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -86,6 +88,7 @@ class GuardMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = add_headers(list(message["headers"]), request_id)
+                message["headers"] += self._cors.response_headers(headers.get("origin"))
             await send(message)
 
         scope.setdefault("state", {})
@@ -140,8 +143,12 @@ class GuardMiddleware:
             return problem_response(400, "the header Host is malformed", "malformed")
         if "*" not in hosts and _host_name(headers.get("host", "")) not in hosts:
             return problem_response(421, "unknown host name; see --allow-host", "wrong_host")
+        if (preflight := self._cors.answer_preflight(scope["method"], headers)) is not None:
+            return preflight
         if scope["method"] in WRITE_METHODS:
-            response = _reject_cross_site(headers) or self._reject_body(path, headers)
+            is_allowed = self._cors.allows(headers.get("origin"))
+            response = None if is_allowed else _reject_cross_site(headers)
+            response = response or self._reject_body(path, headers)
             if response is not None:
                 return response
         if path in PUBLIC_PATHS or path.startswith((f"{DOCS_ASSETS}/", f"{CONSOLE_ASSETS}/")):

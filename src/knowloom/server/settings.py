@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from knowloom.errors import Invalid
 from knowloom.files import KEYS_SUFFIX
@@ -17,6 +18,7 @@ from knowloom.server.auth import Keyring
 
 GRACE_S = 30  # for running requests to finish after a signal to stop
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the environment variable of prometheus_client
+ANY_ORIGIN = "*"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -37,6 +39,10 @@ class ServerLimits:
     llm: str = ""  # the language model of /api/ingest, such as "openai:MODEL@URL"; "" for none
     llm_api_key: str = field(default="", repr=False)
     llm_timeout_s: float = 120  # of one answer
+    cors_origins: str = ""  # whose pages may call the server, by commas; "*" for any, "" for none
+
+    def __post_init__(self) -> None:
+        parse_origins(self.cors_origins)
 
 
 def load_keyring(host: str, keys: Path | str) -> Keyring | None:
@@ -99,3 +105,23 @@ def startup_lines(host: str, port: int, keys: Path | str) -> list[str]:
 
 def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_origins(text: str) -> tuple[str, ...]:
+    """Return the origins of the setting `cors_origins`, which are separated by commas."""
+    origins = [origin.strip().lower() for origin in text.split(",") if origin.strip()]
+    for origin in origins:
+        if origin != ANY_ORIGIN and not _is_origin(origin):
+            example = "such as https://app.example.com, or *"
+            raise Invalid(f"cors_origins must be origins {example}, got {origin!r}")
+    return tuple(dict.fromkeys(origins))
+
+
+def _is_origin(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return False
+    rest: Sequence[str | None] = (parts.path, parts.query, parts.fragment, parts.username)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not any(rest)

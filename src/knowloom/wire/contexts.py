@@ -29,6 +29,7 @@ from knowloom.model import (
 )
 from knowloom.wire import JsonObject
 from knowloom.wire.knowledge import edge_from_json, edge_to_json, item_from_json, item_to_json
+from knowloom.wire.turns import turns_from_json, turns_to_json
 
 INDEX_LABELS = {"bm25": "words", "vector": "vectors"}
 
@@ -151,19 +152,23 @@ def format_score(number: float) -> str:
 def context_to_json(context: Context) -> JsonObject:
     """Return the whole context; items are listed once and elsewhere referred to by key."""
     cited = {"citations": [citation_to_json(citation) for citation in context.citations]}
-    return (cited if context.query.citations else {}) | {
-        "text": context.text,
-        "tokens": context.tokens,
-        "query": _query_to_json(context.query),
-        "fragments": [fragment_to_json(fragment) for fragment in context.fragments],
-        "left_out": [left_out_to_json(omission) for omission in context.left_out],
-        "degraded": [problem_to_json(problem) for problem in context.degraded],
-        "confidence": context.confidence,
-        "truncated": context.truncated,
-        "stats": stats_to_json(context.stats),
-        "digest": context.digest,
-        "items": [item_to_json(item) for item in _items_of(context)],
-    }
+    return (
+        (cited if context.query.citations else {})
+        | {
+            "text": context.text,
+            "tokens": context.tokens,
+            "query": _query_to_json(context.query) | turns_to_json(context.query, context.prefix),
+            "fragments": [fragment_to_json(fragment) for fragment in context.fragments],
+            "left_out": [left_out_to_json(omission) for omission in context.left_out],
+            "degraded": [problem_to_json(problem) for problem in context.degraded],
+            "confidence": context.confidence,
+            "truncated": context.truncated,
+            "stats": stats_to_json(context.stats),
+            "digest": context.digest,
+            "items": [item_to_json(item) for item in _items_of(context)],
+        }
+        | ({"prefix": context.prefix} if context.prefix else {})
+    )
 
 
 def context_from_json(row: JsonObject) -> Context:
@@ -172,7 +177,7 @@ def context_from_json(row: JsonObject) -> Context:
     return Context(
         text=row["text"],
         tokens=row["tokens"],
-        query=_query_from_json(row["query"]),
+        query=_query_from_json(row["query"], row["text"][: row.get("prefix", 0)]),
         fragments=tuple(fragment_from_json(fragment, items) for fragment in row["fragments"]),
         left_out=tuple(
             left_out_from_json(omission, items[_key_from_json(omission)])
@@ -183,6 +188,7 @@ def context_from_json(row: JsonObject) -> Context:
         stats=stats_from_json(row),
         citations=tuple(map(_citation_from_json, row.get("citations", ()))),
         confidence=row["confidence"],
+        prefix=row.get("prefix", 0),
     )
 
 
@@ -337,7 +343,7 @@ def _query_to_json(query: Query) -> JsonObject:
     }
 
 
-def _query_from_json(row: JsonObject) -> Query:
+def _query_from_json(row: JsonObject, prefix: str) -> Query:
     return Query(
         text=row["text"],
         spaces=tuple(row["spaces"]),
@@ -352,6 +358,7 @@ def _query_from_json(row: JsonObject) -> Query:
         citations=row.get("citations", False),
         min_answer_confidence=row.get("min_answer_confidence", 0.0),
         where=validate_where(row.get("where")),
+        **turns_from_json(row, prefix),
     )
 
 

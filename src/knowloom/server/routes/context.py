@@ -9,10 +9,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from knowloom.context.packing import SEE_ALSO
+from knowloom.conversation.earlier_turns import list_shown
 from knowloom.engine import Engine
 from knowloom.errors import Invalid
 from knowloom.formats.runs import excerpt_runs, join_runs
-from knowloom.model import Chosen, Citation, Context, Form, Item, Key, Kind
+from knowloom.model import SHOWN_BEFORE, Chosen, Citation, Context, Form, Item, Key, Kind
 from knowloom.options import ContextArguments
 from knowloom.recipes import Recipe
 from knowloom.server.dependencies import (
@@ -24,6 +25,7 @@ from knowloom.server.dependencies import (
 )
 from knowloom.server.schemas.context import ContextRequest, ContextResponse
 from knowloom.server.schemas.fields import parse_format
+from knowloom.server.schemas.turns import has_turns, turn_options
 from knowloom.tiers import Tier, TrustedRecipes
 from knowloom.wire import JsonObject
 from knowloom.wire.contexts import (
@@ -32,6 +34,7 @@ from knowloom.wire.contexts import (
     problem_to_json,
     timings_to_json,
 )
+from knowloom.wire.turns import shown_to_json
 
 router = APIRouter(prefix="/api", tags=["context"])
 
@@ -51,14 +54,17 @@ AGENT_FIELDS = {
     "tags": "tags",
 }
 NEUTRAL_FIELDS = {
+    "after",
     "agent",
     "as_of",
     "citations",
     "min_answer_confidence",
+    "new_tokens",
     "now",
     "paths",
     "query",
     "rerank",
+    "seen",
     "strict",
     "tenant_ids",
     "tier",
@@ -73,6 +79,7 @@ TUNED_FIELDS = {
     "max_depth": "depth",
 }
 
+POINTERS = (SEE_ALSO, SHOWN_BEFORE)
 # Links to entities are no expansion.
 NOT_EXPANDED = {"nodes_expanded": 0, "max_depth_reached": 0}
 
@@ -110,6 +117,7 @@ def build_context(
         "where": body.where,
         "rerank": body.rerank,
     }
+    options |= turn_options(body)
     return engine.context(body.query, spaces=spaces, **options)
 
 
@@ -214,35 +222,48 @@ def _response_to_json(engine: Engine, body: ContextRequest, context: Context) ->
     parts = _split_by_source(context) if body.agent else _split_by_fragment(context)
     ids = _public_ids(engine, context, parts["context"])
     cited = {"citations": [_citation_to_json(citation, ids) for citation in context.citations]}
-    return (cited if body.citations else {}) | {
-        "entry_points": [
-            _node_to_json(chosen) | {"match_source": chosen.hit.match_source}
-            for chosen in parts["entry_points"]
-        ],
-        "context": [
-            _node_to_json(chosen) | _path_to_json(chosen, ids) for chosen in parts["context"]
-        ],
-        "entities": [_entity_to_json(chosen.hit.item) for chosen in parts["entities"]],
-        SEE_ALSO: [_pointer_to_json(chosen) for chosen in parts[SEE_ALSO]],
-        "stats": _stats_to_json(context, parts, is_agent=body.agent is not None)
-        | ({} if _follows_links(body) else NOT_EXPANDED),
-        "confidence": context.confidence,
-        "truncated": context.truncated,
-        "degraded": [problem_to_json(problem) for problem in context.degraded],
-        "left_out": [
-            {
-                "id": public_id(omission.hit.item),
-                "space": omission.hit.item.space,
-                "part": omission.fragment,
-                "score": omission.hit.score,
-                "tokens": omission.tokens,
-                "reason": omission.reason,
-            }
-            for omission in context.left_out
-        ],
-        "digest": context.digest,
-        "text": context.text if body.format or body.agent else None,
-    }
+    turns = _turns_to_json(context) if has_turns(body) else {}
+    return (
+        (cited if body.citations else {})
+        | turns
+        | {
+            "entry_points": [
+                _node_to_json(chosen) | {"match_source": chosen.hit.match_source}
+                for chosen in parts["entry_points"]
+            ],
+            "context": [
+                _node_to_json(chosen) | _path_to_json(chosen, ids) for chosen in parts["context"]
+            ],
+            "entities": [_entity_to_json(chosen.hit.item) for chosen in parts["entities"]],
+            SEE_ALSO: [_pointer_to_json(chosen) for chosen in parts[SEE_ALSO]],
+            "stats": _stats_to_json(context, parts, is_agent=body.agent is not None)
+            | ({} if _follows_links(body) else NOT_EXPANDED),
+            "confidence": context.confidence,
+            "truncated": context.truncated,
+            "degraded": [problem_to_json(problem) for problem in context.degraded],
+            "left_out": [
+                {
+                    "id": public_id(omission.hit.item),
+                    "space": omission.hit.item.space,
+                    "part": omission.fragment,
+                    "score": omission.hit.score,
+                    "tokens": omission.tokens,
+                    "reason": omission.reason,
+                }
+                for omission in context.left_out
+            ],
+            "digest": context.digest,
+            "text": context.text if body.format or body.agent else None,
+        }
+    )
+
+
+def _turns_to_json(context: Context) -> JsonObject:
+    """Return what later requests of a conversation need, and names of what was shown before."""
+    pointers = [part.chosen for part in context.fragments if part.name == SHOWN_BEFORE]
+    rows = [_pointer_to_json(chosen) for blocks in pointers for chosen in blocks]
+    shown = shown_to_json(list_shown(context))
+    return {"prefix": context.prefix, "shown": shown, SHOWN_BEFORE: rows}
 
 
 def _citation_to_json(citation: Citation, ids: Mapping[Key, int | str]) -> JsonObject:
@@ -257,7 +278,7 @@ def _split_by_fragment(context: Context) -> ChosenByPart:
 
 def _split_by_source(context: Context) -> ChosenByPart:
     """Return search results, items reached from them, and the entities among both."""
-    parts = [part.chosen for part in context.fragments if part.name != SEE_ALSO]
+    parts = [part.chosen for part in context.fragments if part.name not in POINTERS]
     items = [chosen for part in parts for chosen in part]
     return {
         "entry_points": tuple(

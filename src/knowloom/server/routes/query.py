@@ -26,6 +26,7 @@ from knowloom.server.dependencies import (
 from knowloom.server.keys.api_keys import ApiKey
 from knowloom.server.schemas.context import DiffRequest, ExplainRequest, SearchRequest
 from knowloom.server.schemas.fields import parse_format
+from knowloom.server.schemas.turns import turn_options
 from knowloom.wire.context_diffs import diff_to_json, parse_context
 from knowloom.wire.contexts import context_to_json, hits_to_json, timings_to_json
 
@@ -101,6 +102,7 @@ def context_options(request: Request, body: ExplainRequest) -> ContextArguments:
         options["max_tokens"] = body.max_tokens
     if "format" in options:
         options["format"] = parse_format(body.format)
+    options |= turn_options(body)
     options["tier"] = get_tier(request, body.tier)
     return cast(ContextArguments, options)
 

@@ -38,6 +38,7 @@ from knowloom.server.schemas.fields import (
     Where,
     examples,
 )
+from knowloom.server.schemas.turns import After, NewTokens, Seen, ShownItem
 
 
 class ContextRequest(RequestModel):
@@ -110,6 +111,9 @@ class ContextRequest(RequestModel):
     rerank: Rerank = None
     as_of: AsOf = None
     now: Now = None
+    seen: Seen = None
+    after: After = None
+    new_tokens: NewTokens = None
 
 
 class ShownPassage(BaseModel):
@@ -237,6 +241,19 @@ class ContextResponse(BaseModel):
     citations: Annotated[
         list[CitedSource] | None, Field(description="The sources of the blocks, with `citations`")
     ] = None
+    prefix: Annotated[
+        int | None, Field(description="Characters of `text` that are the text of `after`")
+    ] = None
+    shown: Annotated[
+        list[ShownItem] | None,
+        Field(
+            description="What was shown so far, for later requests; if a request has `seen`, "
+            "`after` or `new_tokens`"
+        ),
+    ] = None
+    shown_before: Annotated[
+        list[PointerNode] | None, Field(description="Names of items of `seen` that matter here")
+    ] = None
 
 
 class SearchRequest(RequestModel):
@@ -315,6 +332,9 @@ class ExplainRequest(RequestModel):
     paths: Paths = False
     citations: Citations = False
     rerank: Rerank = None
+    seen: Seen = None
+    after: After = None
+    new_tokens: NewTokens = None
     remedies: Annotated[
         bool, Field(description="Also find what would include the omitted items; packs again")
     ] = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,12 @@ import click
 from knowloom.cli.options import examples
 from knowloom.cli.program import Command
 from knowloom.cli.session import Session
-from knowloom.cli.streams import read_document
+from knowloom.cli.streams import read_context
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from knowloom.capabilities.differences import ContextDiff, Placement
-    from knowloom.model import Context
 
 
 @click.command(
@@ -42,20 +40,9 @@ def diff(session: Session, before: str, after: str) -> None:
 
     if before == after == "-":
         raise click.UsageError("standard input has one context: pass a file for the other")
-    result = diff_contexts(_read_context(before), _read_context(after))
+    result = diff_contexts(read_context(before), read_context(after))
     session.output(diff_to_json(result), lambda _: _render(result))
     sys.exit(0 if result.is_empty else 1)
-
-
-def _read_context(name: str) -> Context:
-    from knowloom.wire.context_diffs import parse_context
-
-    text = read_document(name)
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        row = None
-    return parse_context(name, row)
 
 
 def _render(diff: ContextDiff) -> list[RenderableType]:

@@ -19,9 +19,11 @@ from knowloom.cli.options import (
     repeated,
     search_spaces,
     tier_option,
+    turn_options,
 )
 from knowloom.cli.program import Command
 from knowloom.cli.session import Session
+from knowloom.cli.streams import read_context
 from knowloom.wire.contexts import context_to_json, hits_to_json
 from knowloom.wire.recipes import recipes_to_json
 
@@ -74,6 +76,7 @@ def search(
     ),
 )
 @context_options
+@turn_options
 @click.pass_obj
 def context(
     session: Session,
@@ -110,6 +113,7 @@ def context(
     ),
 )
 @context_options
+@turn_options
 @repeated("--item", "ids", "ID", "Show only this item, whether it is in the text or not.")
 @click.pass_obj
 def explain(
@@ -147,6 +151,8 @@ def recipes(session: Session) -> None:
 
 def _with_settings(session: Session, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with the settings as defaults; an agent has its own budget and format."""
+    if options.get("after"):
+        options = {**options, "after": read_context(options["after"])}
     if options.get("agent"):
         return session.with_defaults(options, "model")
     return session.with_defaults(options, "max_tokens", "format", "model")

@@ -118,11 +118,12 @@ def _open(
     opening: Future[KnowledgeAccess], session: Session, spaces: Sequence[str], read_only: bool
 ) -> None:
     try:
+        from knowloom.conversation.shown_record import ShownRecord
         from knowloom.mcp.access import KnowledgeAccess
 
-        kb = _open_knowledge(session)
-        model = session.settings().model
-        opening.set_result(KnowledgeAccess(kb, tuple(spaces) or None, read_only, model))
+        kb, served = _open_knowledge(session), tuple(spaces) or None
+        model, shown = session.settings().model, ShownRecord()
+        opening.set_result(KnowledgeAccess(kb, served, read_only, model, shown=shown))
     except BaseException as error:  # every request of the client reports it
         opening.set_exception(error)
 

@@ -1,0 +1,1 @@
+"""Contexts over turns: what was shown before, and texts that continue an earlier one."""

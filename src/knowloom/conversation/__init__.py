@@ -1,0 +1,1 @@
+"""Conversations: arguments about earlier turns, and records of what was shown."""

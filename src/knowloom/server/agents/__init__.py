@@ -1,0 +1,1 @@
+"""Agents over HTTP: the endpoint of the Model Context Protocol."""
