@@ -748,3 +748,12 @@ def test_a_single_space_is_the_default_and_several_are_ambiguous(kb):
         pytest.raises(knowloom.NotFound, match="nothing is stored yet"),
     ):
         Provider(empty)
+
+
+def test_an_empty_query_without_an_entity_says_that_nothing_was_searched():
+    with knowloom.open("memory:", embedder=None) as kb:
+        kb.add(Item("les", S, text="Start a transient LES"))
+        provision = Provider(kb, spaces=[S]).provide(" ")
+        reasons = [(problem.part, problem.code) for problem in provision.degraded]
+        assert (provision.sections, reasons) == ({}, [("pieces", "no_results")])
+        assert not Provider(kb, spaces=[S]).provide("LES").degraded

@@ -101,7 +101,9 @@ def _query_metadata(_: Engine, request: ProviderRequest, stores: Stores) -> Laye
 def _query_pieces(kb: Engine, request: ProviderRequest, _: Stores) -> LayerResult:
     """Return the best `top_k` pieces of the entity or of no entity."""
     if not request.query.strip():
-        return LayerResult()
+        reason = "the query is empty and there is no entity: only global metadata is used"
+        notice = Problem("pieces", reason, "no_results")
+        return LayerResult(problems=() if request.entity_id else (notice,))
     options = request.options
     subjects = ItemCondition("$subject", "$in", (None, "", request.entity_id))
     recipe = Recipe(
