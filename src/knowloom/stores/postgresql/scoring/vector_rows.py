@@ -152,12 +152,23 @@ def score_passages_by_key(
     session: ReadSession, vector: Vector, keys: Sequence[Key]
 ) -> Iterable[tuple[Key, list[float]]]:
     """Yield the similarity of each passage of the keys that have vectors."""
-    for key, stored in read_vectors_by_key(session, keys):
-        yield key, cosine_scores(stored, vector)
+    for embedded, stored, firsts in _read_by_space(session, keys):
+        scores = cosine_scores(stored, vector)
+        ends = [*firsts[1:].tolist(), len(stored)]
+        for key, first, end in zip(embedded, firsts.tolist(), ends, strict=True):
+            yield key, scores[first:end]
 
 
 def read_vectors_by_key(session: ReadSession, keys: Sequence[Key]) -> Iterable[tuple[Key, Matrix]]:
     """Yield the vectors of the keys that have some, a row per passage."""
+    for embedded, stored, firsts in _read_by_space(session, keys):
+        yield from zip(embedded, np.split(stored, firsts[1:]), strict=True)
+
+
+def _read_by_space(
+    session: ReadSession, keys: Sequence[Key]
+) -> Iterable[tuple[list[Key], Matrix, Numbers]]:
+    """Yield the keys of each space that have vectors, the vectors, and the first of each key."""
     views = session.views([space for space, _ in keys])
     check_segmenter(session)
     for name, view in views.items():
@@ -170,8 +181,7 @@ def read_vectors_by_key(session: ReadSession, keys: Sequence[Key]) -> Iterable[t
         }
         if embedded:
             places = np.fromiter(embedded.values(), np.intp, len(embedded))
-            stored, firsts = read_vectors(session, view, places)
-            yield from zip(embedded, np.split(stored, firsts[1:]), strict=True)
+            yield list(embedded), *read_vectors(session, view, places)
 
 
 def read_vectors(
