@@ -52,6 +52,7 @@ class QueryOptions:
     vector: Sequence[float] | None = None  # a ready query vector; None: embed the text
     paths: bool = False  # show by which edges an item was reached
     citations: bool = False  # number the blocks and list their sources
+    fence: bool = False  # mark untrusted text as data
     min_answer_confidence: float = 0.0  # return nothing but a notice below this
     where: WhereArgument = None  # conditions that every item of the answer fulfils
     rerank: bool | None = None  # False: without the reranker; True: not without it
@@ -113,6 +114,7 @@ class ContextArguments(TypedDict, total=False):
     vector: Sequence[float] | None
     paths: bool
     citations: bool
+    fence: bool
     min_answer_confidence: float
     where: WhereArgument
     rerank: bool | None

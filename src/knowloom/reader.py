@@ -387,6 +387,7 @@ class Reader:
             validate_fraction("min_answer_confidence", options.min_answer_confidence),
             where=validate_where(options.where),
             **resolve_turn(options.seen, options.after, options.new_tokens, options.format),
+            fence=validate_bool("fence", options.fence),
         )
 
 

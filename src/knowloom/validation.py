@@ -15,7 +15,7 @@ import numpy as np
 
 from knowloom import codec
 from knowloom.errors import Invalid, list_names, unknown_name
-from knowloom.model import Edge, EdgeKey, Item, Kind
+from knowloom.model import TRUSTED, UNTRUSTED, Edge, EdgeKey, Item, Kind
 from knowloom.ports import HIDDEN_SPACES, Vector
 from knowloom.text.passages import MAX_PASSAGE_SIZE, MIN_PASSAGE_SIZE
 
@@ -242,6 +242,8 @@ def validate_item(item: Item) -> Item:
         properties=_validate_properties(where, item.properties),
         **_validate_times(where, item),
     )
+    if item.trust not in (TRUSTED, UNTRUSTED):
+        raise Invalid(f"{where}: {unknown_name('trust', item.trust, (TRUSTED, UNTRUSTED))}")
     if item.numbered and not _INTEGER_ID.fullmatch(item.id):
         raise Invalid(f"{where}: the id of a numbered item must be an integer")
     if not (item.properties or any(map(str.strip, (item.title, item.text, item.summary)))):

@@ -267,6 +267,7 @@ context_options = combine(
         is_flag=True,
         help='Show in the text which links led to an item, by title: "A" mentions "B".',
     ),
+    click.option("--fence", is_flag=True, help="Mark the text of untrusted items as data."),
     click.option(
         "--citations/--no-citations",
         default=True,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from knowloom.context.packing import SEE_ALSO, PackingResult, SectionCandidates
 from knowloom.context.pipeline import gather_candidates
 from knowloom.context.turns.continuation import SHOWN_REASON, pack_turn
+from knowloom.formats.fencing import layout_of
 from knowloom.model import Context, Form, Hit, Item, Key, LeftOut
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import Recipe, Source, search_depth
@@ -132,6 +133,10 @@ def _pack(
     else:
         query = replace(query, max_tokens=budget)
     return pack_turn(query, sections, counter).packed
+    query, hits = context.query, [hit for section in sections for hit in section.hits]
+    layout = layout_of(query, context.digest, hits)
+    tolerance = tolerance_of(sections)
+    return pack(sections, budget, layout, counter, tolerance, query.text, query.citations)
 
 
 def _next_candidates(

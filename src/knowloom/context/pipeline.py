@@ -16,8 +16,18 @@ from knowloom.context.packing import SectionCandidates, relationship_needs
 from knowloom.context.paths import annotate_paths
 from knowloom.context.turns.continuation import pack_turn
 from knowloom.errors import Conflict, Unavailable
-from knowloom.formats.custom import resolve_layout
-from knowloom.model import RESERVED_PREFIX, Context, Hit, Key, Problem, Query, Stats
+from knowloom.formats.fencing import layout_of
+from knowloom.model import (
+    RESERVED_PREFIX,
+    UNTRUSTED,
+    Context,
+    Hit,
+    Key,
+    LeftOut,
+    Problem,
+    Query,
+    Stats,
+)
 from knowloom.ports import Stores, TokenCounter, Vector
 from knowloom.recipes import MIN_CANDIDATES, Recipe, Weights
 from knowloom.retrieval.hybrid import add_passages, effective_length
@@ -39,6 +49,8 @@ log = logging.getLogger(__name__)
 # Part of the digest: raised when the same request on the same knowledge gives another context.
 RENDERER_VERSION = 8
 SCORED_SOURCES = ("search", "walk")  # these score the passages of their hits
+INSTRUCTIONS = "instructions"  # the section that a model is to follow
+UNTRUSTED_REASON = "untrusted items are not shown as instructions"
 CACHED_RECIPES = 64  # lists of recipes, with dozens of fields each; requests use few
 
 
@@ -87,6 +99,10 @@ def _pack_context(
 ) -> Context:
     """Add the text and its parts to a context."""
     layout = resolve_layout(context.query.format)
+    query = context.query
+    sections, untrusted = _drop_untrusted(sections)
+    hits = [hit for section in sections for hit in section.hits]
+    layout, tolerance = layout_of(query, context.digest, hits), tolerance_of(sections)
     with span("fit"):
         turn = pack_turn(context.query, sections, counter)
     packed = turn.packed
@@ -99,12 +115,27 @@ def _pack_context(
         text=packed.text,
         tokens=packed.tokens,
         fragments=fragments + sources_fragment(packed.citations, layout, counter),
-        left_out=packed.left_out,
+        left_out=packed.left_out + untrusted,
         stats=replace(context.stats, optimality_gap=packed.gap),
         citations=packed.citations,
         degraded=(*context.degraded, *turn.problems),
         prefix=turn.prefix,
     )
+
+
+def _drop_untrusted(
+    sections: Sequence[SectionCandidates],
+) -> tuple[list[SectionCandidates], tuple[LeftOut, ...]]:
+    """Drop untrusted candidates of sections of instructions; return them with the reason."""
+    trusted, dropped = [], []
+    for section in sections:
+        if section.recipe.name == INSTRUCTIONS:
+            untrusted = [hit for hit in section.hits if hit.item.trust == UNTRUSTED]
+            dropped += [LeftOut(hit, INSTRUCTIONS, UNTRUSTED_REASON) for hit in untrusted]
+            hits = tuple(hit for hit in section.hits if hit.item.trust != UNTRUSTED)
+            section = replace(section, hits=hits)
+        trusted.append(section)
+    return trusted, tuple(dropped)
 
 
 def _count(
@@ -328,6 +359,7 @@ def compute_digest(
         repr(counter.name),
         *(("'paths'",) if query.paths else ()),
         *(("'citations'",) if query.citations else ()),
+        *(("'fence'",) if query.fence else ()),
         *((repr(query.where),) if query.where else ()),
         *((repr(query.min_answer_confidence),) if query.min_answer_confidence else ()),
         *((repr(reranking.identity),) if reranking is not None else ()),

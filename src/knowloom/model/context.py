@@ -56,6 +56,7 @@ class Query:
     seen: tuple[Shown, ...] = field(default=(), repr=False)  # not shown again unless it changed
     after: Earlier | None = field(default=None, repr=False)  # the text that this one continues
     new_tokens: int | None = field(default=None, repr=False)  # of what is added; None: no limit
+    fence: bool = field(default=False, repr=False)  # True: mark untrusted text as data
 
 
 class Form(StrEnum):

@@ -26,6 +26,8 @@ METADATA = f"{RESERVED_PREFIX}metadata"
 """The property of an item with facts about its document, which are searched but not shown."""
 AUTOMATIC = "knowloom"
 """The origin of automatic edges: those that knowloom computes and keeps up to date."""
+TRUSTED, UNTRUSTED = "trusted", "untrusted"
+"""The levels of `Item.trust`."""
 LINK = ("link",)
 """`Hit.found_by` of an edge between two others, with `from`, `type` and `to` as properties."""
 
@@ -67,6 +69,7 @@ class Item:
     source: str | None = None
     embedding_text: str | None = None
     numbered: bool = False  # its id was an integer, and is returned as one
+    trust: str = TRUSTED  # UNTRUSTED text is never shown as instructions, and may be fenced
 
     @property
     def is_document(self) -> bool:

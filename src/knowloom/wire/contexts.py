@@ -338,6 +338,7 @@ def _query_to_json(query: Query) -> JsonObject:
         "vector": list(query.vector),
         **({"paths": True} if query.paths else {}),
         **({"citations": True} if query.citations else {}),
+        **({"fence": True} if query.fence else {}),
         **({"where": where_to_json(query.where)} if query.where else {}),
         **({"min_answer_confidence": minimum} if (minimum := query.min_answer_confidence) else {}),
     }
@@ -356,6 +357,7 @@ def _query_from_json(row: JsonObject, prefix: str) -> Query:
         vector=tuple(row["vector"]),
         paths=row.get("paths", False),
         citations=row.get("citations", False),
+        fence=row.get("fence", False),
         min_answer_confidence=row.get("min_answer_confidence", 0.0),
         where=validate_where(row.get("where")),
         **turns_from_json(row, prefix),

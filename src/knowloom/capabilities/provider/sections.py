@@ -10,7 +10,7 @@ from knowloom.capabilities.provider.model import Entry, Relation, Retrieval
 from knowloom.capabilities.provider.packing import SHARPNESS
 from knowloom.context.excerpts import Part, grow_excerpts, merge_ranges, select_parts
 from knowloom.formats.runs import excerpt_runs, join_runs
-from knowloom.model import Hit, Item
+from knowloom.model import UNTRUSTED, Hit, Item
 
 SECTIONS = ("user_profile", "instructions", "context", "skills")  # first; others follow by name
 DEFAULT_SECTION = "context"
@@ -69,6 +69,13 @@ def profile_entries(
     return properties + texts
 
 
+def _choose_section(item: Item) -> str:
+    """Return the section of a piece; untrusted text is never shown as instructions."""
+    section = item.section or SECTION_BY_TYPE.get(item.type.lower(), DEFAULT_SECTION)
+    is_untrusted = section == "instructions" and item.trust == UNTRUSTED
+    return DEFAULT_SECTION if is_untrusted else section
+
+
 def _property_entry(profile: Item, name: str, section: str) -> Entry:
     value = profile.properties[name]
     return Entry(
@@ -122,7 +129,7 @@ def piece_entry(hit: Hit) -> Entry:
     text, summary = item.text.strip(), item.summary.strip()
     return Entry(
         kind="piece",
-        section=item.section or SECTION_BY_TYPE.get(item.type.lower(), DEFAULT_SECTION),
+        section=_choose_section(item),
         id=item.id,
         space=item.space,
         line=formats.format_piece(item, item.text if text else summary),

@@ -14,6 +14,7 @@ from knowloom.server.schemas.fields import (
     CustomFormat,
     Depth,
     Expansion,
+    Fenced,
     Format,
     Fraction,
     Id,
@@ -108,6 +109,7 @@ class ContextRequest(RequestModel):
     ] = None
     paths: Paths = False
     citations: Citations = False
+    fence: Fenced = False
     rerank: Rerank = None
     as_of: AsOf = None
     now: Now = None
@@ -331,6 +333,7 @@ class ExplainRequest(RequestModel):
     now: Now = None
     paths: Paths = False
     citations: Citations = False
+    fence: Fenced = False
     rerank: Rerank = None
     seen: Seen = None
     after: After = None

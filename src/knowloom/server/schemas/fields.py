@@ -60,6 +60,7 @@ AnswerConfidence = Annotated[
 Citations = Annotated[
     bool, Field(description="Number the blocks of `text` and list their sources, or add `source`")
 ]
+Fenced = Annotated[bool, Field(description="Mark the text of untrusted items in `text` as data")]
 Rerank = Annotated[
     bool | None,
     Field(description="Score the best hits by the server's reranker; null: if it has one"),

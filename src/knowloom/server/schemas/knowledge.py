@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -66,6 +66,7 @@ class ItemBody(RequestModel):
     valid_to: Time | None = None
     source: Label | None = None
     embedding_text: Text | None = None
+    trust: Literal["trusted", "untrusted"] = "trusted"
     space: Name | None = None
     version: Label | None = None
 

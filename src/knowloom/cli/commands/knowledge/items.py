@@ -49,6 +49,7 @@ class ItemArguments(TypedDict, total=False):
     subject: str
     confidence: float
     source: str
+    trust: str
 
 
 @click.command(
@@ -83,6 +84,12 @@ class ItemArguments(TypedDict, total=False):
     type=parse_property,
 )
 @click.option("--source", metavar="TEXT", help="Where the item comes from.")
+@click.option(
+    "--trust",
+    type=click.Choice(("trusted", "untrusted")),
+    default="trusted",
+    help="Untrusted text is never shown as instructions. Default: trusted.",
+)
 @secrets_option
 @click.pass_obj
 def add(
