@@ -25,7 +25,7 @@ NOTICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class UntrustedFence:
     """The delimiters of untrusted blocks in one format, and the line that explains them."""
 
     opening: str
@@ -91,17 +91,19 @@ def is_fenced(hit: Hit) -> bool:
     return hit.item.trust == UNTRUSTED or hit.found_by == LINK or bool(hit.via)
 
 
-def _fence(format: str, opening: str, closing: str) -> Fence:
+def _fence(format: str, opening: str, closing: str) -> UntrustedFence:
     notice = NOTICE.format(opening, closing)
     if format == "json":
         first = f"{encode_json('notice')}: {encode_json(notice)},\n"
-        return Fence(f"{{{encode_json(opening)}: ", f", {encode_json(closing)}: true}}", first)
+        return UntrustedFence(
+            f"{{{encode_json(opening)}: ", f", {encode_json(closing)}: true}}", first
+        )
     if format == "yaml":
-        return Fence(f"# {opening}\n", f"# {closing}\n", f"# {notice}\n")
-    return Fence(f"{opening}\n", f"{closing}\n", f"{notice}\n\n")
+        return UntrustedFence(f"# {opening}\n", f"# {closing}\n", f"# {notice}\n")
+    return UntrustedFence(f"{opening}\n", f"{closing}\n", f"{notice}\n\n")
 
 
-def _start(layout: Layout, fence: Fence) -> str:
+def _start(layout: Layout, fence: UntrustedFence) -> str:
     """Return the start with the notice: inside the object of JSON, else before everything."""
     if layout.name == "json":
         return layout.start + fence.start
