@@ -366,8 +366,7 @@ class Reader:
         return self._embedding.dimensions
 
     @property
-    def is_cpu_bound(self) -> bool:
-        """True if queries make no network calls."""
+    def is_cpu_bound(self) -> bool:  # True if queries make no network calls
         return self._embedding.is_cpu_bound
 
     def _query(self, text: str, spaces: Sequence[str], options: QueryOptions) -> Query:

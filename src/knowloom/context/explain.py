@@ -132,11 +132,9 @@ def _pack(
         query = replace(query, new_tokens=budget)
     else:
         query = replace(query, max_tokens=budget)
-    return pack_turn(query, sections, counter).packed
-    query, hits = context.query, [hit for section in sections for hit in section.hits]
+    hits = [hit for section in sections for hit in section.hits]
     layout = layout_of(query, context.digest, hits)
-    tolerance = tolerance_of(sections)
-    return pack(sections, budget, layout, counter, tolerance, query.text, query.citations)
+    return pack_turn(query, sections, counter, layout).packed
 
 
 def _next_candidates(

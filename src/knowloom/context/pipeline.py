@@ -98,13 +98,11 @@ def _pack_context(
     context: Context, sections: Sequence[SectionCandidates], counter: TokenCounter
 ) -> Context:
     """Add the text and its parts to a context."""
-    layout = resolve_layout(context.query.format)
-    query = context.query
     sections, untrusted = _drop_untrusted(sections)
     hits = [hit for section in sections for hit in section.hits]
-    layout, tolerance = layout_of(query, context.digest, hits), tolerance_of(sections)
+    layout = layout_of(context.query, context.digest, hits)
     with span("fit"):
-        turn = pack_turn(context.query, sections, counter)
+        turn = pack_turn(context.query, sections, counter, layout)
     packed = turn.packed
     reasons = {section.recipe.name: section.problem for section in sections}
     fragments = tuple(

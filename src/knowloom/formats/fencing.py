@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from knowloom import codec
+from knowloom.errors import Invalid
 from knowloom.formats.custom import resolve_layout
 from knowloom.formats.fields import encode_json
 from knowloom.formats.layout import Layout
@@ -42,6 +43,8 @@ class UntrustedFence:
 def layout_of(query: Query, digest: str, hits: Sequence[Hit]) -> Layout:
     """Return the layout of a query; with fences, if it asks for them."""
     layout = resolve_layout(query.format)
+    if query.fence and query.after is not None:
+        raise Invalid("fence=True cannot continue an earlier text, whose marks are others")
     return fence_layout(layout, choose_marker(digest, hits)) if query.fence else layout
 
 

@@ -9,7 +9,6 @@ from itertools import compress
 from knowloom.context.packing import PackingResult, SectionCandidates, pack, tolerance_of
 from knowloom.context.turns.shown import index_shown, renumber, split_candidates, was_shown
 from knowloom.context.whole_text import assemble_text
-from knowloom.formats.custom import resolve_layout
 from knowloom.formats.layout import Layout, assemble
 from knowloom.model import (
     SHOWN_BEFORE,
@@ -46,14 +45,16 @@ class PackedTurn:
 
 
 def pack_turn(
-    query: Query, sections: Sequence[SectionCandidates], counter: TokenCounter
+    query: Query,
+    sections: Sequence[SectionCandidates],
+    counter: TokenCounter,
+    layout: Layout,
 ) -> PackedTurn:
     """Return the text of a query: the best set of new candidates that fits its budget.
 
     A query with an earlier text keeps it as the beginning, byte for byte, and adds what a context
     of `new_tokens` made anew would show beside it. If that does not fit, the text begins anew.
     """
-    layout = resolve_layout(query.format)
     problems: tuple[Problem, ...] = ()
     if query.after is not None:
         packed = _continue_text(query, query.after, sections, layout, counter)
