@@ -109,15 +109,15 @@ def build_context(
     options |= {
         "model": body.token_model,
         "strict": body.strict,
-        "as_of": body.as_of,
-        "now": body.now,
         "tier": tier,
         "paths": body.paths,
-        **{"citations": body.citations, "fence": body.fence},
+        "citations": body.citations,
+        "fence": body.fence,
         "min_answer_confidence": body.min_answer_confidence,
         "where": body.where,
         "rerank": body.rerank,
     }
+    options |= {"as_of": body.as_of, "now": body.now}
     options |= turn_options(body)
     return engine.context(body.query, spaces=spaces, **options)
 
