@@ -68,8 +68,8 @@ def test_a_file_keeps_its_items_when_it_is_reopened(tmp_path):
         ),
         (
             "oracle://x",
-            "unknown store 'oracle'; available: bolt, file, memory, neo4j, networkx, postgresql, "
-            "redis, rediss, sqlite",
+            "unknown store 'oracle'; available: bolt, elasticsearch, file, fts5, "
+            "lancedb, memory, neo4j, networkx, opensearch, postgresql, redis, rediss, sqlite",
         ),
         ("a\0b.db", "is not a valid file name"),
         ("a\ud800.db", "is not a valid file name"),

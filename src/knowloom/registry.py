@@ -26,10 +26,14 @@ from knowloom.stores.composite.store import CompositeStore
 # "knowloom.llms", "knowloom.rerankers" and "knowloom.names".
 STORES = {
     "bolt": "knowloom.stores.neo4j.store:BoltStore",
+    "elasticsearch": "knowloom.stores.elasticsearch.elasticsearch_dialect:ElasticsearchLayer",
     "file": "knowloom.stores.file.store:FileStore",
+    "fts5": "knowloom.stores.sqlite.fulltext.fts5_layer:Fts5Layer",
+    "lancedb": "knowloom.stores.lancedb:LanceLayer",
     "memory": "knowloom.stores.memory.store:MemoryStore",
     "neo4j": "knowloom.stores.neo4j.store:Neo4jStore",
     "networkx": "knowloom.stores.networkx:NetworkxStore",
+    "opensearch": "knowloom.stores.elasticsearch.opensearch_dialect:OpenSearchLayer",
     "postgresql": "knowloom.stores.postgresql.store:PostgresqlStore",
     "redis": "knowloom.stores.redis.store:RedisStore",
     "rediss": "knowloom.stores.redis.store:EncryptedRedisStore",

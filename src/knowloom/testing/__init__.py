@@ -16,6 +16,7 @@ from knowloom.testing.document_parsers import DocumentParserContract
 from knowloom.testing.embedders import EmbedderContract
 from knowloom.testing.graph import GraphStoreContract
 from knowloom.testing.items import ItemStoreContract
+from knowloom.testing.layers.contract import TextLayerContract, VectorLayerContract
 from knowloom.testing.links import LinkStoreContract
 from knowloom.testing.nearest import NearestItemsContract
 from knowloom.testing.rerankers import RerankerContract
@@ -33,7 +34,9 @@ __all__ = [
     "RerankerContract",
     "StoreContract",
     "TextIndexContract",
+    "TextLayerContract",
     "VectorIndexContract",
+    "VectorLayerContract",
 ]
 
 

@@ -26,7 +26,8 @@ from paths import ROOT
         (
             {"metadata": "carrier-pigeon:x"},
             Invalid,
-            "unknown store 'carrier-pigeon'; available: file, memory, networkx, postgresql, sqlite",
+            "unknown store 'carrier-pigeon'; available: bolt, elasticsearch, file, fts5, "
+            "lancedb, memory, neo4j, networkx, opensearch, postgresql, redis, rediss, sqlite",
         ),
         (
             {"words": "file:x"},

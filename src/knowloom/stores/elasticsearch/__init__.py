@@ -1,0 +1,1 @@
+"""Words and vectors in Elasticsearch or OpenSearch: one adapter, two dialects."""

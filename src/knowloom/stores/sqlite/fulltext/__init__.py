@@ -1,0 +1,1 @@
+"""Words by FTS5, as a layer of another store."""
