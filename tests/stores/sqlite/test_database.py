@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -141,6 +144,22 @@ def test_a_full_disk_stores_nothing_of_the_batch(sqlite: SqliteStore) -> None:
     sqlite._writer.pragma("max_page_count", 2**31)
     sqlite.apply(batch([item("b", "refund")]))
     assert (matches(sqlite.search_text("refund", ACME, 10)), sqlite.verify()) == (["a", "b"], [])
+
+
+def test_a_disk_that_is_full_at_the_end_loses_nothing(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore.open(path)
+    store.apply(batch(item(f"{number}", "refund " * 100) for number in range(300)))
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path) + 4096, hard))
+    try:
+        store.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "write-ahead log kept" in caplog.text
+    with closing(SqliteStore.open(path)) as again:
+        assert (len(again.find(ACME, 1000)), again.verify()) == (300, [])
 
 
 def test_a_load_stopped_by_a_full_disk_keeps_its_batches_and_can_be_repeated(

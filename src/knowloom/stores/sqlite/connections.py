@@ -12,7 +12,12 @@ import apsw
 
 from knowloom.errors import Corrupt, Unavailable
 from knowloom.stores.sqlite.damage.derived import DECODING_ERRORS, damaged_index
-from knowloom.stores.sqlite.database import READER_CACHE_KB, connect, translate_errors
+from knowloom.stores.sqlite.database import (
+    READER_CACHE_KB,
+    close_connection,
+    connect,
+    translate_errors,
+)
 from knowloom.stores.sqlite.edges import EdgeCache
 from knowloom.stores.sqlite.space_view import SpaceView
 
@@ -106,7 +111,7 @@ class ReadPool:
         with self._lock:
             self._closed = True
             for reader in self._idle:
-                reader.connection.close()
+                close_connection(reader.connection, self.path)
             self._idle.clear()
 
     def acquire(self) -> ReadConnection:

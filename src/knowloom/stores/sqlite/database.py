@@ -293,6 +293,18 @@ def translate_errors(path: str) -> Iterator[None]:
         raise Unavailable(f"{path!r}: {error}") from error
 
 
+def close_connection(connection: apsw.Connection, path: str) -> None:
+    """Close a connection, even if the disk is full.
+
+    The last one copies the write-ahead log into the file. If it cannot, the log stays, and the next
+    process that opens the file reads it.
+    """
+    try:
+        connection.close()
+    except apsw.Error as error:
+        log.warning("%r was closed, and its write-ahead log kept: %s", path, error)
+
+
 def _damaged_file(path: str, error: Exception) -> Corrupt:
     return Corrupt(
         f"{path!r} is damaged or not an SQLite file ({error}): "

@@ -42,6 +42,7 @@ from knowloom.stores.sqlite.damage.derived import DECODING_ERRORS
 from knowloom.stores.sqlite.damage.salvage import salvage
 from knowloom.stores.sqlite.database import (
     WRITER_CACHE_KB,
+    close_connection,
     connect,
     translate_errors,
     write_transaction,
@@ -83,7 +84,7 @@ class SqliteStore:
             self._closed = True
             self._readers.close()
             if self._writer is not None:
-                self._writer.close()
+                close_connection(self._writer, self._path)
                 self._writer = None
 
     def reading(self) -> ReadTransaction:
