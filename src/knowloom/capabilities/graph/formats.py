@@ -163,7 +163,8 @@ def _make_record(
     item = hit.item
     names = (item.id, item.space, item.kind, item.type, item.title)
     rest = (*(None,) * 6, item.source, None)  # the fields from `subject` to `embedding_text`
-    return _with_item(hit, _item(*names, text, summary, shown, item.tags, section, *rest, False))
+    values = (*names, text, summary, shown, item.tags, section, *rest, False, item.trust)
+    return _with_item(hit, _item(*values))
 
 
 def _with_item(hit: Hit, item: Item) -> Hit:
