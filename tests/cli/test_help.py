@@ -42,6 +42,7 @@ NOT_RUN = (
     "knowloom replay",
     "knowloom models build",
     "knowloom mcp run",  # tests/mcp
+    "knowloom copy knowledge.db postgresql:",  # tests/operations
 )  # they need a server, an existing key or an LLM
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     epilog=examples(
         "knowloom copy knowledge.db copy.db",
         "knowloom copy knowledge.db postgresql://knowloom@db.example.org/company",
-        "knowloom copy knowloom.toml other.toml --space support",
     ),
 )
 @click.argument("source", metavar="FROM")
