@@ -20,6 +20,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from servers.process import (
@@ -177,7 +178,11 @@ class Server:
 
     def kill(self) -> None:
         """End the server as a crash would; what it acknowledged is recovered at the next start."""
+        children = self._children()  # they would answer until they notice that they are alone
         self._end(signal.SIGKILL)
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def pause(self) -> None:
         """Freeze the server and its connections: they accept data and answer nothing."""
@@ -187,10 +192,17 @@ class Server:
         self._signal_all(signal.SIGCONT)
 
     def _signal_all(self, number: signal.Signals) -> None:
-        parent = self.pid()
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        for pid in (parent, *map(int, children)):
+        for pid in (self.pid(), *self._children()):
             os.kill(pid, number)
+
+    def _children(self) -> list[int]:
+        """Return the processes of connections and workers, none if the server does not run."""
+        parent = self.pid()
+        if not parent:
+            return []
+        return [
+            int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        ]
 
     def _end(self, number: signal.Signals) -> None:
         pid = self.pid()

@@ -152,7 +152,7 @@ REFUSED_CONTEXTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"max_token": 100},
         Invalid,
-        "unknown option 'max_token'; available: agent, as_of, bm25_weight",
+        "unknown option 'max_token'; available: after, agent, as_of, bm25_weight",
     ),
 ]
 

@@ -184,7 +184,7 @@ class TestPages:
         assert second.text.count("https://example.com/x") == 1
 
     def test_no_text_of_a_page_is_lost(self, kb: Engine) -> None:
-        kb.load(ROOT / "docs", space="s")
+        kb.load(ROOT / "docs", space="s", secrets="flag")
         stored = "\n".join(f"{item.title}\n{item.text}" for item in kb.items())
         for page in sorted((ROOT / "docs").glob("*.md")):
             words = [

@@ -76,4 +76,5 @@ def count_calls(text: str) -> int:
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_the_number_of_calls_grows_with_the_length_at_worst(unit: str) -> None:
     text = unit * (4_000 // len(unit))
+    split_passages(text[: -len(unit)])  # the first text of its kind may fill caches
     assert count_calls(text * 4) < 5 * count_calls(text) + 500

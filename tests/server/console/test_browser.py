@@ -129,6 +129,7 @@ def test_a_memory_is_remembered_and_recalled(page, base) -> None:
     page.get_by_role("button", name="Remember").first.click()
     page.get_by_role("dialog").get_by_label("Memory").fill("Ada drinks green tea")
     page.get_by_role("dialog").get_by_role("button", name="Remember").click()
+    page.get_by_role("dialog").wait_for(state="hidden")  # it takes the keys while it is open
     page.locator(".moment").first.wait_for()
     page.get_by_label("Question").fill("What does Ada drink?")
     preview = page.get_by_label("Preview of a recall")
